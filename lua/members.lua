@@ -1,8 +1,8 @@
 -- Heartbeat of a member: keeps the list of running members, and returns their number.
 -- Fields: `Members` in src/store/scripts.
 --
--- All members of the list have the same schema: of the keys, the news and the arguments of the scripts. A member of another
--- schema stays out while one of them lives. So this script, its keys and its arguments are the same in every schema.
+-- All members in the list have the same schema of keys, news and script arguments. A member with another schema stays
+-- out while one of them lives. So this script, its keys and its arguments are the same in every schema.
 local now, life, own, new = read_clock(), tonumber(ARG.life), ARG.member .. '/' .. ARG.schema, 0
 redis.call('ZREMRANGEBYSCORE', KEY.members, '-inf', whole(now))
 local other = redis.call('ZRANGE', KEY.members, 0, 0)[1]

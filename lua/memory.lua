@@ -1,7 +1,7 @@
--- Returns the store's memory of a shard, and records that a member has reported what it knew of the memory before.
+-- Returns the store's memory of a shard, and records that a member has reported what it knew of the previous memory.
 -- Fields: `Memory` in src/store/scripts.
 --
--- The news `lost` starts the wait for the members' reports, and `told` ends it.
+-- The news `lost` asks the members for reports, and the news `told` says that all reports are in.
 local now = read_clock()
 local memory = load_memory(KEY.memory, tonumber(ARG.memory), tonumber(ARG.fleet), now)
 local function notify(what)

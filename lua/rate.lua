@@ -1,4 +1,4 @@
--- Sets, freezes, thaws or forgets a learned rate manually.
+-- Sets, freezes, unfreezes or forgets a learned rate manually.
 -- Fields: `Rate` in src/store/scripts.
 local now = read_clock()
 local policy = read_policy()
@@ -8,7 +8,7 @@ local scope = load_cooldown(KEY.cooldown)
 observe_cooldown(scope, now)
 local bucket = load_bucket(KEY.bucket, now, limits)
 observe_bucket(bucket, now, limits)
--- A missing bucket may have been lost: nothing is granted for as long as its tickets may be out.
+-- A missing bucket may have been lost, so it grants nothing while its tickets may be outstanding.
 if bucket.fresh then bucket.at, bucket.tokens = now + CONST.HORIZON, 0 end
 local news = { opened = scope.opened, blocked = scope.last, sure = scope.sure == 1, closed = scope.till > 0,
   load = LOAD.strain(scope.load) }

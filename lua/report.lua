@@ -2,7 +2,8 @@
 -- Fields: `Report` in src/store/scripts.
 --
 -- A response of an older epoch changes nothing. The start of a streak is news, because all members then report their
--- successes. Its end is news if it had more than one block; otherwise a member learns it from the reply to its next report.
+-- successes. Its end is news only if it had more than one block. Otherwise a member learns of it from the reply to its
+-- next report.
 local now = read_clock()
 local policy = read_policy()
 local scope = load_cooldown(KEY.cooldown)

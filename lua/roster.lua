@@ -1,4 +1,4 @@
--- The members of the fleet with their figures, the latest first; changes nothing.
+-- The members of the fleet with their figures, the latest first. Changes nothing.
 -- Fields: `Roster` in src/store/scripts.
 local now, found = read_clock(), {}
 local members = redis.call('ZREVRANGE', KEY.members, 0, tonumber(ARG.most) - 1, 'WITHSCORES')

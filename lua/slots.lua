@@ -1,7 +1,8 @@
--- Allots slots to a member: how many of its requests may be under way at once.
+-- Allots slots to a member, which limit its concurrent requests.
 -- Fields: `Slots` in src/store/scripts.
 --
--- The news `slots` name the member that can have a slot. Without a name they say that a member has become short of slots.
+-- The news `slots` name the member that can have a slot. Without a name they mean that a member has become short of
+-- slots.
 local now = read_clock()
 local most, under_way, wanted, fleet = tonumber(ARG.most), tonumber(ARG.under_way), tonumber(ARG.wanted), tonumber(ARG.fleet)
 local memory = load_memory(KEY.memory, tonumber(ARG.memory), fleet, now)

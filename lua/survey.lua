@@ -1,4 +1,4 @@
--- What the store knows of some scopes of one rule, for a look at a whole fleet; changes nothing.
+-- The state of some scopes of one rule, for a survey of the fleet. Changes nothing.
 -- Fields: `Survey` in src/store/scripts.
 local now, found = read_clock(), {}
 for n = 1, #KEY.scope do

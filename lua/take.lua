@@ -1,9 +1,9 @@
--- Takes tickets: the moments at which requests of one scope may go. Never waits; returns when to ask again.
+-- Takes tickets: the moments at which requests of one scope may be sent. Never waits; returns when to ask again.
 -- Fields: `Take` in src/store/scripts.
 --
--- Keeps grants <= burst + rate * t in every window, and every quota. A ticket takes from all of them or from none.
+-- Keeps grants <= burst + rate * t in every window, and every quota. A ticket takes from all limits or from none.
 --
--- It is a function because Lua limits the local variables of one, and the libraries need nearly all of the script's.
+-- This is a function because Lua limits the number of locals, and the libraries use nearly all of the script's.
 local function take()
   local now = read_clock()
   local cools, own = ARG.cools == '1', ARG.own == '1'
@@ -14,7 +14,7 @@ local function take()
   limits.closed = policy.max
   local wanted, held, bound = math.min(tonumber(ARG.wanted), CONST.BATCH), tonumber(ARG.held), tonumber(ARG.bound)
   local away = ARG.away
-  -- A call that waited in a stopped server. Its member has given up, and will send everything again.
+  -- The call waited in a stopped server. Its member has given up and will send everything again.
   local expires = tonumber(ARG.expires)
   local late = expires > 0 and now > expires
   if late then wanted, away = 0, '' end
@@ -37,8 +37,8 @@ local function take()
     return redis.call('ZCARD', KEY.waiting), new == 1
   end
 
-  -- The member does not have the probe that it was granted: the reply was lost. It gets the probe again, without another
-  -- token.
+  -- The member does not have the probe that it was granted, because the reply was lost. It gets the probe again,
+  -- without another token.
   local again = phase == 'probing' and wanted > 0 and ARG.holds_probe ~= '1' and is_prober(scope, ARG.member)
   if again then phase, wanted = 'due', 0 end
 
@@ -99,7 +99,7 @@ local function take()
         break
       end
       local moment = limited and next_moment(bucket, now, limits) or now
-      -- A user over its own limits leaves the tokens of the rule to others. A probe goes in any case.
+      -- A user over its own limits takes no tokens of the rule. A probe is sent in any case.
       local own_moment = user and phase == 'open' and next_moment(user, now, own_limits) or moment
       if own_moment > moment then
         come_back, over = own_moment, 1
@@ -137,7 +137,7 @@ local function take()
     end
     if taken >= wanted then come_back = late and now or 0 end
     if limited then
-      -- A bucket that no member knows is full later, unless it grants something before.
+      -- A bucket that no member knows counts as full later, unless it grants something before.
       if taken > 0 or not bucket.unknown_until then
         save_grace(bucket, grace, now)
         save_bucket(KEY.bucket, bucket, now, limits)

@@ -1,4 +1,4 @@
--- When the next request of some scopes of one rule could go. Reads only: it takes nothing and changes nothing.
+-- When the next request of some scopes of one rule could be sent. Changes nothing.
 -- Fields: `When` in src/store/scripts.
 local now, found = read_clock(), {}
 local policy, learn = read_policy(), read_learn()
@@ -25,7 +25,7 @@ for n = 1, #KEY.scope do
     set_pace(bucket, now, limits, learn, news, known, scope.shares)
     fill_by(bucket, now, limits)
     if own then restart_bucket(bucket, scope.opened) end
-    -- Without a probe, the scope opens by itself, and its bucket begins empty; not after a pause.
+    -- Without a probe the scope opens by itself, with an empty bucket. A pause does not empty it.
     if own and phase == 'cooling' and not policy.probe and not is_pause(scope.cause) then restart_bucket(bucket, ends) end
     moment = next_moment(bucket, now, limits)
     local quotas = limits.quotas

@@ -1,16 +1,16 @@
--- Members rejoin a store that was away. Each has kept to its share of the limits, and those that are still away do so.
--- The bucket counts what a returning member took, and reserves the shares of the others until they are back, at most for
--- the grace period (CONST.GRACE).
+-- Members rejoin a store that was away. During the outage each member keeps to its share of the limits. The bucket
+-- counts what a returning member took, and reserves the shares of the others until they are back, at most for the grace
+-- period (CONST.GRACE).
 --
--- Members decide nothing without the store before OUTAGE_TIMEOUT (src/store/fallback/local.rs). A shorter absence changes
--- nothing.
+-- Members decide nothing without the store before OUTAGE_TIMEOUT (src/store/fallback/local.rs), so a shorter absence
+-- changes nothing.
 --
--- Bucket: gap (`from:to`, the longest recent time without a call), away (`till:from:members:share`: the grace period; empty =
--- none).
--- Hash of the members that are back: `since;length:start:taken,...`, the report of each, so that a repeated report counts
+-- Bucket: gap (`from:to`, the longest recent time without a call), away (`till:from:members:share`: the grace period;
+-- empty = none).
+-- Hash of the returned members: `since;length:start:taken,...`, the report of each, so that a repeated report counts
 -- once.
 
--- No member goes local before this: OUTAGE_TIMEOUT, less the time to connect again.
+-- No member decides locally before this: OUTAGE_TIMEOUT less the time to connect again.
 local AWAY = 2000000
 
 local function note_gap(bucket, now)
@@ -26,7 +26,7 @@ local function load_grace(bucket, now)
   local till, from, members, share = string.match(bucket.away, '^(%d+):(%d+):(%d+):(.+)$')
   bucket.away = ''
   till, from = tonumber(till or 0), tonumber(from or 0)
-  -- The clock was set back: the next member to return begins another grace period.
+  -- The clock was set back, so the next member to return starts another grace period.
   if till <= now or from > now then return nil end
   return { till = till, from = from, members = tonumber(members), share = tonumber(share) }
 end
@@ -46,8 +46,8 @@ local function begin_grace(bucket, key, alone, members, share, now, limits)
   return { till = now + CONST.GRACE + period, from = now, members = members, share = share }
 end
 
--- Counts what a member took on its own in the windows that still run. A start of 0 means a window of its own: its tokens
--- count in whichever window runs. Otherwise members have the same windows, apart from the latency of their calls.
+-- Counts what a member took without the store in the windows that still run. A start of 0 means a window of its own,
+-- whose tokens count in any window. Otherwise members have the same windows, apart from the latency of their calls.
 local function count_local(bucket, list, known, back, now)
   local reported = {}
   for length, start, taken in string.gmatch(known, '(%d+):(%d+):(%d+)') do
@@ -61,7 +61,7 @@ local function count_local(bucket, list, known, back, now)
     if taken > 0 and began + length > now then
       local window = window_for(bucket, length)
       local runs = window.start + length > now
-      -- Once the next window has begun, with a ticket ahead, nothing more counts in this one.
+      -- Once the next window has begun with a ticket ahead, nothing more counts in this one.
       if start == '0' or window.start - began < length or not runs then
         if not runs then window.start, window.taken, window.known = began, 0, 0 end
         if start ~= '0' then window.start = math.max(window.start, began) end
@@ -71,9 +71,9 @@ local function count_local(bucket, list, known, back, now)
   end
 end
 
--- A member returns: `since` and `alone` are its time without the store (on its own clock), `members` and `share` its
--- knowledge of the fleet, `ahead` the tokens that it has handed out ahead. Returns the grace period, whether it has just
--- begun, and `ahead`.
+-- Applies the report of a returning member. `since` and `alone` are its time without the store (on its own clock),
+-- `members` and `share` its knowledge of the fleet, and `ahead` the tokens that it has handed out ahead. Returns the
+-- grace period, whether it has just begun, and `ahead`.
 local function rejoin(bucket, grace, key, member, away, now, limits)
   local since, alone, members, share, ahead, list = string.match(away, '^(%d+):(%d+):(%d+):([^:]+):(%d+);(.*)$')
   if not since then return grace, false, 0 end
@@ -106,7 +106,7 @@ local function reserve_shares(grace, key, limits)
   grace.others = others
 end
 
--- Until when no quota grants anything, because some members that used their shares of it have not reported yet; 0 = it does.
+-- When quotas grant tokens again. Until then some members that used their shares have not reported yet; 0 = now.
 local function quotas_pause(grace, limits, now)
   local ends = grace and grace.others and #limits.quotas > 0 and grace.from + CONST.GRACE or 0
   return ends > now and ends or 0

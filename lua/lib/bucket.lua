@@ -1,9 +1,10 @@
--- The token bucket with its quotas: src/limiter/bucket.rs, operation by operation (the same doubles, the same results).
+-- The token bucket with its quotas: the same operations as src/limiter/bucket.rs, with the same doubles and results.
 --
--- Hash: at, tok (tokens at `at`), win (`length:start:taken:known,...`, one per length, ascending, lib/recover.lua), ramp (start of the climb), ret (returned
--- tickets, ascending), seen (latest reading of the clock), learn (lib/learn.lua), lim (limits for which its tickets
--- were voided), fill (`rate:burst` by which it has been filling since `at`), born (when it began), gap and away (lib/away.lua), mem
--- (`since:hold:server`: the memory of its rule that it is part of, until when it grants nothing, and the process of that
+-- Hash: at, tok (tokens at `at`), win (`length:start:taken:known,...`, one per length, ascending, lib/recover.lua),
+-- ramp (start of the ramp), ret (returned tickets, ascending), seen (latest reading of the clock), learn
+-- (lib/learn.lua), lim (limits for which its tickets were voided), fill (`rate:burst` of the filling since `at`), born
+-- (when it began), gap and away (lib/away.lua), mem (`since:hold:server`: the memory of its rule that it belongs to,
+-- the end of its hold, and the process of that memory, lib/memory.lua).
 -- memory, lib/memory.lua).
 
 local function read_limits(rate, burst, cost, quotas, ramp)
@@ -68,7 +69,7 @@ local function window_of(bucket, length)
   end
 end
 
--- The same; a new one where there is none.
+-- The same; creates the window if there is none.
 local function window_for(bucket, length)
   local window = window_of(bucket, length)
   if not window then
@@ -79,7 +80,7 @@ local function window_for(bucket, length)
   return window
 end
 
--- Keeps the windows of the quotas, and those of other limits (of another member, or before a reload) that still run.
+-- Keeps the windows of the quotas, and those of other limits (another member's, or before a reload) that still run.
 local function observe_windows(bucket, now, limits)
   local all, kept = bucket.windows, {}
   for _, quota in ipairs(limits.quotas) do window_for(bucket, quota.window).own = true end
@@ -89,7 +90,7 @@ local function observe_windows(bucket, now, limits)
   bucket.windows = kept
 end
 
--- The ticket for `moment` was never used: its windows that still run get its tokens back.
+-- Refunds the unused ticket for `moment` to its windows that still run.
 local function refund(bucket, moment, limits)
   for _, window in ipairs(bucket.windows) do
     if moment >= window.start and moment < window.start + window.length then
@@ -98,7 +99,7 @@ local function refund(bucket, moment, limits)
   end
 end
 
--- Returned tickets that are due unused give their tokens back to the quotas.
+-- Returned tickets that were not used in time give their tokens back to the quotas.
 local function drop_returned(bucket, now, limits)
   local left = {}
   for _, moment in ipairs(bucket.returned) do
@@ -127,7 +128,7 @@ local function drain_bucket(bucket, moment)
   bucket.at, bucket.tokens, bucket.returned = moment, math.min(bucket.tokens, 0), {}
 end
 
--- The limits have changed: voids the tickets that were handed out ahead, once. Each member calls this at its own reload.
+-- After a change of the limits, voids the tickets handed out ahead, once. Each member calls this at its own reload.
 -- Tickets under the new limits stay valid.
 local function void_bucket(bucket, now, limits)
   if bucket.limits == limits then return end
@@ -142,7 +143,7 @@ local function restart_bucket(bucket, opened)
   end
 end
 
--- The climb back to the full rate after a cooldown: linear from nothing, over `ramp`.
+-- The ramp back to the full rate after a cooldown: linear from zero over `ramp`.
 local function climb_is_over(bucket, limits, moment)
   return bucket.ramp_from == 0 or limits.ramp == 0 or moment >= bucket.ramp_from + limits.ramp
 end
@@ -192,7 +193,7 @@ end
 local function set_pace(bucket, now, limits, learn, news, known, shares)
   if limits.rate and learn then
     local learned = bucket.learned
-    -- A probe says nothing until its answer is in.
+    -- A probe changes nothing before its response.
     if not limits.probes or learned.rate <= 0 then
       observe_learned(learned, now, bucket.at, news, known, shares, limits.ceiling, learn)
     end
@@ -251,8 +252,8 @@ local function take_ticket(bucket, moment, limits)
   end
 end
 
--- Takes up to `most` more tickets of the moment of the latest one, like take_ticket one by one, but reads the limits once: a
--- busy member with plenty of tokens takes hundreds in a call. Returns how many.
+-- Takes up to `most` more tickets for the moment of the latest one. Equivalent to repeated take_ticket, but reads the
+-- limits once, because a busy member with plenty of tokens takes hundreds in a call. Returns the number of tickets.
 local function take_more(bucket, moment, limits, most)
   if not limits.rate or #bucket.windows > 0 or bucket.returned[1] or bucket.at ~= moment then return 0 end
   local count, tokens, cost = 0, bucket.tokens, limits.cost
@@ -264,7 +265,7 @@ local function take_more(bucket, moment, limits, most)
   return count
 end
 
--- A returned ticket of the past is used up, but its quotas get their tokens back.
+-- A returned ticket in the past is used up, but its quotas get their tokens back.
 local function return_tickets(bucket, moments, now, limits)
   local returned = bucket.returned
   for moment in string.gmatch(moments, '%d+') do returned[#returned + 1] = tonumber(moment) end
@@ -303,7 +304,7 @@ local function save_bucket(key, bucket, now, limits)
   end
   if changed[1] then redis.call('HSET', key, unpack(changed)) end
   local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
-  -- A trip changes the learned rate when the scope opens again.
+  -- A trip changes the learned rate only when the scope opens again.
   local learned = limits.learns and (limits.taught and LEARNED_FOR or limits.closed) or 0
   keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, learned, bucket.kept))
 end

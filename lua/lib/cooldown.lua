@@ -1,21 +1,22 @@
--- The cooldown state machine: src/limiter/cooldown.rs, operation by operation (its head has the diagram).
+-- The cooldown state machine: the same operations as src/limiter/cooldown.rs, which has the diagram.
 --
--- Hash: ep (epoch: the moment of the latest trip or clear), till (end of the cooldown, 0 = open), probe (moment of the probe's grant, 0 = none), lease (when it
--- counts as lost), opened, streak, last (last block), sure (whether it was a sure sign), peak (streak that tripped
--- last), len (latest length), suf (length that sufficed), failed (probes in a row), seen (latest reading of the clock),
--- named (the rate that the site has named, tokens per second, 0 = none) and truth (until when it is true);
--- since (when the cooldown began whose probes fail), enough (how long it lasted last time, if it was long; 0 = unknown),
--- wary (how often the length that sufficed must suffice before a shorter one is tried), repeats (how often it still must),
--- erring (when the latest error leaves its window, 0 = there was none);
--- texts: prober (the member that has the probe, empty = unknown), recent (last verdicts, a block's letter or 0), kinds (letters of the streak), cause (of the latest trip: streak
--- ratio retry_after probe silence hopeless site_limit errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua),
--- load (lib/load.lua).
+-- Hash: ep (epoch: the moment of the latest trip or clear), till (end of the cooldown, 0 = open), probe (moment of the
+-- probe's grant, 0 = none), lease (when the probe counts as lost), opened, streak, last (last block), sure (whether it
+-- was a sure sign), peak (streak that tripped last), len (latest length), suf (length that worked), failed (probes in a
+-- row), seen (latest reading of the clock), named (the rate that the site announces, tokens per second, 0 = none) and
+-- truth (when that rate expires), since (when the cooldown with the failed probes began), enough (length of the
+-- previous long ban, 0 = unknown), wary (how often the length that worked must work before a shorter one is tried),
+-- repeats (how often it must still work), erring (when the latest error leaves its window, 0 = there was none).
+-- Texts: prober (the member that holds the probe, empty = unknown), recent (last verdicts, a block's letter or 0),
+-- kinds (letters of the streak), cause (of the latest trip: streak ratio retry_after probe silence hopeless site_limit
+-- errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua), load
+-- (lib/load.lua).
 
--- Bans end after round times.
+-- Bans have round lengths.
 local PROBES = { WARIEST = 31, LONG = 240000000, LATER = 1.5, AFTER = 1.01,
   ROUND = { 300000000, 600000000, 1200000000, 1800000000, 3600000000, 7200000000, 14400000000, 86400000000 } }
 
--- The first COOLDOWN_NUMBERS fields are numbers, the others texts.
+-- The first COOLDOWN_NUMBERS fields are numbers; the others are texts.
 local COOLDOWN_NUMBERS = 20
 local COOLDOWN_FIELDS = {
   'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'peak', 'len', 'suf', 'failed', 'seen',
@@ -70,7 +71,7 @@ local function observe_cooldown(scope, now)
   scope.seen = now
 end
 
--- A pause whose end is known: it needs no probe, and the learned rate learns nothing from it.
+-- A pause has a known end: it needs no probe, and it does not change the learned rate.
 local function is_pause(cause)
   return cause == 'site_limit' or cause == 'errors'
 end
@@ -79,7 +80,7 @@ local function end_probe(scope)
   scope.probe, scope.lease, scope.prober = 0, 0, ''
 end
 
--- `phase`: `open`, `cooling:US` or `probing:US`, as the member knows it. Returns true if it knew more than the store.
+-- `phase`: `open`, `cooling:US` or `probing:US`, as the member knows it. Returns true if the member knew a later epoch.
 local function restore_cooldown(scope, epoch, phase, now)
   if epoch <= scope.ep then return false end
   local word, left = string.match(phase, '^(%a+):?(%d*)$')
@@ -141,7 +142,7 @@ end
 local function phase_of(scope, now, policy)
   if scope.till == 0 then return 'open', 0 end
   if now < scope.till then return 'cooling', scope.till end
-  -- The end of a pause is known.
+  -- A pause has a known end, so it needs no probe.
   if not policy.probe or is_pause(scope.cause) then
     open_cooldown(scope, scope.till)
     return 'open', 0
@@ -178,7 +179,7 @@ local function first_length(scope, draw, retry_after, policy)
   return math.min(math.max(drawn, scope.suf), policy.max)
 end
 
--- src/limiter/cooldown/probes.rs: the length of the next cooldown if the plan says `grown`.
+-- The length of the next cooldown, as in src/limiter/cooldown/probes.rs. `grown` is the length without this adjustment.
 local function aim(scope, now, grown)
   local passed = scope.since > 0 and now - scope.since or scope.len
   local planned = passed + grown
@@ -222,7 +223,7 @@ local function settle(scope, policy)
   if scope.suf == 0 then scope.wary, scope.repeats = 0, 0 end
 end
 
--- Whether the latest cooldown came from silence. Then a silent probe is a failed one.
+-- Whether silence caused the latest cooldown. Then a silent probe is a failed probe.
 local function is_silent(scope)
   return string.match(scope.blamed, '[gh]$') ~= nil
 end
@@ -246,7 +247,7 @@ local function report_probe(scope, now, report, policy)
   return 'none'
 end
 
--- The rate that the site has named, while it is true; nil = none.
+-- The rate that the site announces, while it applies; nil = none.
 local function named_at(scope, now)
   if scope.named > 0 and now < scope.truth then return scope.named end
 end
@@ -270,7 +271,7 @@ local function take_report(scope, now, report, policy)
     if now - scope.last > policy.forget_after then forget_streak(scope) end
     remember(scope, report.oks, '0', policy)
     count_shares(scope.shares, report.oks, '')
-    -- The ratio is of responses: occasional connection errors are not a wall.
+    -- `ratio` is a share of responses. Occasional connection errors are not a wall.
     if not report.silent then remember(scope, 1, report.kind, policy) end
     count_block(scope, report)
     scope.last, scope.sure = now, report.sure
@@ -282,11 +283,12 @@ local function take_report(scope, now, report, policy)
   return 'none'
 end
 
--- `report.named` (tokens per second, nil = none), `report.lasts` and `report.hold` (us, 0 = none): what the site says about its limit.
--- An error counts towards the limit of `report.most` errors in `report.window` (us); `most` is 0 if the answer is not one.
+-- What the site says about its limit: `report.named` (tokens per second, nil = none), `report.lasts` and `report.hold`
+-- (us, 0 = none). An error counts towards the limit of `report.most` errors in `report.window` (us). `report.most` is 0
+-- if the response is not an error.
 local function report_cooldown(scope, now, report, policy)
   local room = report.most > 0 and count_error(scope, now, report.most, report.window) or 0
-  -- The site counts the errors of requests that were under way, too.
+  -- The site also counts the errors of requests that were in flight.
   if scope.till > now and scope.cause == 'errors' then scope.till = math.max(scope.till, room) end
   if report.epoch < scope.ep then return 'stale' end
   if report.load ~= '' then LOAD.count(scope, now, report.load) end

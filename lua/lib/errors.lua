@@ -1,6 +1,6 @@
--- Counts answers that are errors: src/limiter/errors.rs, operation by operation.
+-- Counts error responses: the same operations as src/limiter/errors.rs.
 --
--- Text: `moment:count,...`, oldest first: the latest error of a slot of the window, and how many the slot has.
+-- Text: `moment:count,...`, oldest first: the latest error of each slot of the window, and the slot's number of errors.
 local function read_errors(text)
   local entries = {}
   for at, count in string.gmatch(text, '(-?%d+):(%d+)') do
@@ -15,7 +15,7 @@ local function pack_errors(entries)
   return table.concat(packed, ',')
 end
 
--- Counts an error; the moment at which there is room for another, 0 = there is room now.
+-- Counts an error. Returns the moment at which another one is allowed; 0 = now.
 local function count_error(scope, now, most, window)
   local slot, entries = math.max(floor(window / CONST.ERROR_SLOTS), 1), {}
   for _, entry in ipairs(read_errors(scope.errors)) do

@@ -1,14 +1,15 @@
--- The learned rate: src/limiter/learn.rs, operation by operation (its head says how it works).
+-- The learned rate: the same operations as src/limiter/learn.rs, which explains them.
 --
 -- Kept in the bucket's hash as one field: rate mark bad changed patience minute counted before seen blocked turn why
--- frozen excused (these two 0 or 1), then what was known before scattered blocks came: old_rate old_mark old_bad testing (0
--- or 1) sent again untripped tripped; then
--- of a site that strains under the load: heard answers calm_rate calm_mark calm_bad spared; zeros at the end are left out.
--- A second field (`w`) has the limit by count, as far as it is known: flowed, or flowed most window ban trips ladder (0 or 1).
+-- frozen excused (these two 0 or 1). Then the state before scattered blocks came: old_rate old_mark old_bad testing (0
+-- or 1) sent again untripped tripped. Then the state of an overloaded site: heard answers calm_rate calm_mark calm_bad
+-- spared. Zeros at the end are left out.
+-- A second field (`w`) has what is known of the site's limit per window: flowed, or flowed most window ban trips ladder
+-- (0 or 1).
 local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
   'turn', 'why', 'frozen', 'excused', 'old_rate', 'old_mark', 'old_bad', 'testing', 'sent', 'again', 'untripped',
   'tripped', 'heard', 'answers', 'calm_rate', 'calm_mark', 'calm_bad', 'spared' }
--- The positions of the words in `RateReason::ALL`.
+-- The positions of the reasons in `RateReason::ALL`.
 local WHY = { start = 0, sure_trip = 1, doubtful_trip = 2, try_failed = 3, eased = 4, climb = 5, try = 6, hand = 7,
   forgotten = 8, recalled = 9, bounds = 10, test = 11, no_wall = 12, overload = 13, relieved = 14,
   no_relief = 15 }
@@ -33,10 +34,10 @@ local HALF = 0.5
 local TESTED_BELOW = 0.75
 local RECENT = 1800000000
 LOAD.DRAINS, LOAD.GROWS, LOAD.LITTLE, LOAD.NEW, LOAD.EXCUSED = 1.1, 0.9, 1e-9, 0.25, 10 * MINUTE
--- src/limiter/learn/wall.rs.
+-- As in src/limiter/learn/wall.rs.
 local WALL = { FIELDS = { 'flowed', 'most', 'window', 'ban', 'trips', 'ladder' }, LONG = 480000000, LONGEST = 21600000000, WORTH = 20, KEPT = 0.97, LONGER = 1.15, SHORTER = 1.06, TWICE = 2.06, FURTHER = 2.5 * 0.97, REQUESTS = 4, SECONDS = 0.5,
   ROUND = { 1000000, 5000000, 10000000, 60000000, 120000000, 300000000, 600000000, 1800000000, 3600000000 } }
--- What has been learned outlives an idle week.
+-- A learned rate is kept longer than an idle week.
 local LEARNED_FOR = 604800000000
 
 function WALL.load(learned, text)
@@ -133,14 +134,14 @@ function WALL.next(least)
   end
 end
 
--- The round window near this one, or else this one.
+-- The round window near `window`, or else `window` itself.
 function WALL.round(window)
   local near = WALL.next(window / WALL.SHORTER)
   if near and near > window * WALL.LONGER then return floor(window) end
   return near
 end
 
--- The limit after a ban, tokens per second; nil = the ban was short, or the counts do not tell.
+-- The limit after a ban, in tokens per second; nil = the ban was short, or the counts show no limit.
 function WALL.trip(learned, ban, rate, first)
   local sent, most, trips, window = learned.flowed, learned.most, learned.trips, nil
   learned.flowed = 1
@@ -170,11 +171,11 @@ end
 
 local function learn_trip(learned, last, news, shares, learn)
   if learned.testing == 1 then
-    -- More than was scattered: a wall.
+    -- More blocks than scattered ones came, so this is a wall.
     forget_shares(shares)
     learned.again = news.opened + LONGEST
   end
-  -- The rate and the mark before the first of the blocks that tripped.
+  -- The rate and the mark before the first of the blocks that tripped the cooldown.
   local rate, mark = learned.rate, learned.mark
   if learned.changed == learned.blocked and news.blocked - learned.changed < HOLD and learned.testing == 0
     and learned.old_rate > rate then
@@ -270,7 +271,7 @@ local function learn_test(learned, now, news, shares, learn)
 end
 
 local function learn_ease(learned, blocked, shares, learn)
-  -- A rise: how large is it?
+  -- The share of blocks rose, so it is measured again.
   if total_of(shares.base) > 0 and learned.old_rate < learned.rate then restart_shares(shares) end
   remember_level(learned)
   learned.bad = learned.rate
@@ -294,7 +295,7 @@ end
 
 local function learn_grow(learned, now, ceiling, learn)
   if learned.mark <= 0 and learned.rate < learn.start then
-    -- No limit has been met, and the rule file allows more than it did.
+    -- No limit has been met, and the rule file now allows a higher initial rate.
     learned.rate, learned.changed, learned.why = learn.start, now, WHY.start
     return
   end
@@ -303,14 +304,14 @@ local function learn_grow(learned, now, ceiling, learn)
   local below = learned.mark > 0 and learned.rate < near * 0.99
   local wait = learned.patience
   if trying then
-    -- A step above a limit shows within its window.
+    -- If a step exceeds a limit, that shows within the limit's window.
     local window = learned.patience > LONGEST and learned.window or 0
     wait = below and learned.patience >= LONGEST and LONG_HOLD or math.max(window, HOLD)
   elseif learned.mark <= 0 then
     wait = QUICK
   elseif below then
     local part = learned.rate / learned.bad
-    -- After a long ban more is at stake than after a short one.
+    -- After a long ban every step risks more.
     if learned.patience < LONGEST then part = part * part * part end
     wait = math.max(floor(math.min(learned.patience, LONGEST) * part), learn.patience)
   end
@@ -320,7 +321,7 @@ local function learn_grow(learned, now, ceiling, learn)
   if trying then
     learned.mark = learned.rate
     WALL.bears(learned, learned.rate)
-    -- The climb has arrived: here it waits.
+    -- The climb has reached its goal and waits there.
     if not below and learned.rate <= learned.bad then return end
   end
   learned.why = learned.mark > 0 and not below and WHY.try or WHY.climb
@@ -353,7 +354,7 @@ local function begin_learned(learned, now, rate, news, why, learn)
   pass_over(learned, news)
 end
 
--- src/limiter/learn/overload.rs: what is new about the load, and asks for a change; nil = nothing.
+-- New information about the load that requires a change, as in src/limiter/learn/overload.rs; nil = none.
 function LOAD.hear(learned, now, news)
   local load, strains = news.load, learned.answers > 0
   if load.at <= learned.heard then
@@ -368,9 +369,9 @@ end
 
 function LOAD.relieve(learned, now, learn)
   local answers, tried = learned.answers, learned.calm_mark > 0 and learned.calm_rate > learned.calm_mark * ABOVE
-  -- A try that failed confirms the mark.
+  -- A failed try confirms the mark.
   local least = tried and learned.calm_mark * CONFIRMED or 0
-  -- What a try costs is the time until the queue has drained.
+  -- A try costs the time until the queue has drained.
   learned.patience = math.max(math.min(now - learned.changed, MINUTE) * WORTH, learn.patience)
   learned.answers, learned.why, learned.changed = 0, WHY.relieved, now
   learned.rate = math.max(math.min(math.max(answers * NEAR, least), learned.calm_rate), learned.rate)
@@ -413,14 +414,14 @@ function LOAD.bear(learned, now, load, learn)
   learned.mark = learned.rate
 end
 
--- What a member knows: `turn rate mark frozen`.
+-- A member's copy: `turn rate mark frozen`.
 local function read_known(text)
   local numbers = {}
   for number in string.gmatch(text, '%S+') do numbers[#numbers + 1] = tonumber(number) end
   return { turn = numbers[1], rate = numbers[2], mark = numbers[3], frozen = numbers[4] }
 end
 
--- The store lost its memory, and a member knew more.
+-- Takes over a member's copy, because the store lost its memory.
 local function restore_learned(learned, now, news, known, learn)
   local taught = known.mark > 0 or known.frozen == 1 or known.rate ~= learn.start
   begin_learned(learned, now, known.rate, news, taught and WHY.recalled or WHY.start, learn)
@@ -431,7 +432,7 @@ local function within_bounds(learned, ceiling, learn)
   return math.min(math.max(learned.rate, learn.floor), ceiling)
 end
 
--- Whether there is anything that a new scope would not know.
+-- Whether it contains anything that a new scope would not know.
 local function has_taught(learned, ceiling, learn)
   local first = math.min(math.max(learn.start, learn.floor), ceiling)
   local met = learned.mark > 0 or learned.bad > 0 or learned.spared > 0
@@ -476,7 +477,7 @@ local function observe_learned(learned, now, last, news, known, shares, ceiling,
   if learned.rate ~= rate or learned.mark ~= mark then learned.turn = learned.turn + 1 end
 end
 
--- What a person does: `hand.forget`, or `hand.rate` and `hand.frozen` (nil: as it is).
+-- Applies a manual change: `hand.forget`, or `hand.rate` and `hand.frozen` (nil = unchanged).
 local function override_learned(learned, now, news, known, hand, ceiling, learn)
   if known.turn > learned.turn then
     restore_learned(learned, now, news, known, learn)

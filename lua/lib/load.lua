@@ -1,10 +1,10 @@
--- The load of a site, with the same operations as `Load` of src/limiter/load.rs (its head says how it works).
+-- The load of a site: the same operations as `Load` in src/limiter/load.rs, which explains them.
 --
--- Text: from last sent answered failed late (the open window, and its latest report), own owned (the scope's own
--- time, and when a member last reported it), then the latest closed window: at (its end, us), strained
--- (0 or 1), and per second: sent answered good.
+-- Text: from last sent answered failed late (the open window, and its latest report), own owned (the scope's own time,
+-- and when a member last reported it), then the latest closed window: at (its end, us), strained (0 or 1), and per
+-- second: sent answered good.
 --
--- One table, since a script has room for 200 locals.
+-- One table, because a script may have at most 200 locals.
 local LOAD = {
   FIELDS = { 'from', 'last', 'sent', 'answered', 'failed', 'late', 'own', 'owned', 'at', 'strained', 'sends',
     'answers', 'good' },
@@ -34,7 +34,7 @@ function LOAD.strain(text)
   return { at = load.at, strained = load.strained == 1, sent = load.sends, answered = load.answers, good = load.good }
 end
 
--- Adds what a member has counted: `over sent answered failed late own quickest`.
+-- Adds a member's counts: `over sent answered failed late own quickest`.
 function LOAD.count(scope, now, text)
   local load, tally = LOAD.read(scope.load), {}
   for number in string.gmatch(text, '%S+') do tally[#tally + 1] = tonumber(number) end

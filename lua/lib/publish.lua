@@ -1,4 +1,4 @@
--- Publishes what happened to a scope (open clear cooling due streak): its epoch, the rest of the cooldown (microseconds),
+-- Publishes an event of a scope (open clear cooling due streak): its epoch, the rest of the cooldown (microseconds),
 -- its streak, the member, and the cause, streak and blocks of the latest trip.
 local function publish(scope, now, what)
   local left = what == 'cooling' and scope.till - now or 0

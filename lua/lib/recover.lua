@@ -1,9 +1,9 @@
--- What members know repairs a bucket that lost its memory (a flush, a failover).
+-- Repairs a bucket that lost its memory (a flush, a failover) from the members' copies.
 
--- Attaches the bucket to the store's memory of its rule. If a memory was lost, or may lack the latest writes, the bucket is
--- empty when the next memory begins, and grants nothing until the members have reported: each its latest ticket (the
--- bucket continues from the latest of all) and what was taken of its quotas. A bucket that does not exist counts as empty
--- since the memory began for a minute (until `unknown_until`; nil = a member knows it), and then as full.
+-- Attaches the bucket to the store's memory of its rule. If a memory was lost or may lack the latest writes, the bucket
+-- is empty when the next memory begins. It grants nothing until each member has reported its latest ticket (the bucket
+-- continues from the latest of all) and what was taken of the quotas. A missing bucket counts as empty since the memory
+-- began for a minute (until `unknown_until`; nil = a member knows it), and then as full.
 local function note_memory(bucket, key, known, fleet, now)
   local since, held = bucket.since, bucket.hold > now
   bucket.recovers = held
@@ -26,10 +26,10 @@ local function note_memory(bucket, key, known, fleet, now)
   for _, window in ipairs(bucket.windows) do window.known = window.taken end
 end
 
--- A bucket that was lost continues from a member's latest ticket. `latest` is that ticket, the time of the reply that
--- contained it, and how many members waited then. If only this bucket is gone (an eviction), it grants nothing for as long
--- as other members may hold tickets. A bucket that was used after that reply has lost nothing, and neither has one whose
--- clock was set back.
+-- A lost bucket continues from a member's latest ticket. `latest` is that ticket, the time of the reply that contained
+-- it, and how many members waited then. If only this bucket is gone (an eviction), it grants nothing for as long as
+-- other members may hold tickets. A bucket that was used after that reply has lost nothing. Neither has one whose clock
+-- was set back.
 local function recover_bucket(bucket, latest, fleet, now, limits)
   local moment, heard, members = string.match(latest, '^(%d+):(%d+):(%d+)$')
   if not moment or not limits.rate then return end
@@ -46,10 +46,10 @@ local function recover_bucket(bucket, latest, fleet, now, limits)
   end
 end
 
--- Recovers what was taken in the windows of the quotas that still run, as a member heard it at `heard`. If the bucket began
--- after that, its own count comes on top; of several reports about the same window the largest counts. Once the next
--- window has begun, with a ticket ahead, the window before no longer matters. If only the latest writes were lost, the
--- larger of both counts is true.
+-- Recovers what was taken in the quota windows that still run, as a member knew it at `heard`. If the bucket began
+-- later, its own count is added. Of several reports about the same window the largest counts. Once the next window has
+-- begun with a ticket ahead, the previous one no longer matters. If only the latest writes were lost, the larger count
+-- is right.
 local function recover_windows(bucket, known, now, limits)
   local heard, list = string.match(known, '^(%d+);(.*)$')
   heard = tonumber(heard)
@@ -60,9 +60,9 @@ local function recover_windows(bucket, known, now, limits)
     length, start, taken = tonumber(length), tonumber(start), tonumber(taken)
     if start + length > now then
       local window = window_for(bucket, length)
-      -- No ticket comes before a window that began with a ticket ahead, because the window before was full.
+      -- No ticket comes before a window that began with a ticket ahead, because the previous window was full.
       bucket.not_before = math.max(bucket.not_before or 0, start)
-      -- The first member to report may know only the window before.
+      -- The first member to report may know only the previous window.
       if window.start + length <= math.max(now, start) then
         window.start, window.taken, window.known = start, taken, lost and taken or 0
       elseif lost and window.start - start < length then

@@ -1,7 +1,7 @@
--- The share of blocks among the responses, with the same operations as src/limiter/shares.rs (its head says how it works).
+-- The share of blocks among the responses: the same operations as src/limiter/shares.rs, which explains them.
 --
--- Kept in the cooldown's hash as one field: `tested answers;letter:blocks:base,...`, the letters that have any; empty where
--- nothing was counted.
+-- Kept in the cooldown's hash as one field: `tested answers;letter:blocks:base,...`, with the letters that have any.
+-- Empty if nothing was counted.
 local LETTERS = { 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h' }
 
 local function load_shares(text)
@@ -112,7 +112,7 @@ local function suspect_shares(shares)
   restart_shares(shares)
 end
 
--- Whether the share is the same at half the rate; nil = nobody knows yet.
+-- Whether the share is the same at half the rate; nil = unknown.
 local function outcome_of(shares, sent)
   local blocks, base = total_of(shares.blocks), total_of(shares.base)
   local expected = base * shares.answers
@@ -126,7 +126,7 @@ local function outcome_of(shares, sent)
   if expected >= CONST.SHARES_ENOUGH_SENT and blocks * 4 < expected then return false end
 end
 
--- The share of blocks, if it is so large that it belongs to a wall; else nil.
+-- The share of blocks if it is large enough to belong to a wall; else nil.
 local function most_blocked(shares)
   local blocks = total_of(shares.blocks)
   local most = shares.answers >= CONST.SHARES_KNOWN_FROM and blocks > CONST.SHARES_MOST * shares.answers

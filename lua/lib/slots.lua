@@ -1,9 +1,10 @@
--- How many requests of a scope are under way at once, divided among members: src/limiter/slots.rs, operation by operation.
+-- The concurrent requests of a scope, divided among members: the same operations as src/limiter/slots.rs.
 --
 -- Hash: for each member `slots:wanted:until:served` (slots that it may use, slots that it could use, when its lease ends, when
 -- it last got one), and `settled` (no member gets another slot before this moment).
 
--- Returns the shares of members whose leases run, when slots are allotted again, and the members whose leases have ended.
+-- Returns the shares of members with current leases, when slots are allotted again, and the members with expired
+-- leases.
 local function read_slots(key, now)
   local shares, settled, ended = {}, 0, {}
   local fields = redis.call('HGETALL', key)
@@ -24,7 +25,7 @@ local function read_slots(key, now)
   return shares, settled, ended
 end
 
--- The same, without those whose leases have ended.
+-- The same without the expired leases.
 local function load_slots(key, now)
   local shares, settled, ended = read_slots(key, now)
   for _, member in ipairs(ended) do redis.call('HDEL', key, member) end
@@ -52,7 +53,7 @@ local function waited_longer(one, other)
   return one.member < other.member
 end
 
--- The members that are short of slots. The one that has waited longest comes first.
+-- The members that are short of slots; the one that has waited longest comes first.
 local function short_members(shares)
   local short = {}
   for _, share in ipairs(shares) do

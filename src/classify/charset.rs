@@ -7,7 +7,7 @@
 use encoding_rs::{CoderResult, Decoder, Encoding, UTF_8};
 use http::HeaderValue;
 
-/// Bytes that must contain the `<meta charset>`, if there is one (HTML section 4.2.5.4).
+/// The `<meta charset>` must be within this many bytes (HTML section 4.2.5.4).
 const PRESCAN: usize = 1024;
 
 /// Bytes of output that a decoder may need beyond the length of its input.

@@ -42,18 +42,18 @@ pub(crate) struct Compiled {
     text: Vec<usize>,
 }
 
-/// A match, and where it is.
+/// A match, with its place and text.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) place: &'static str,
     pub(crate) excerpt: String,
 }
 
-/// Which marks of a signature a page has.
+/// How many of a signature's marks a page has.
 #[derive(Debug)]
 pub(crate) enum Marks {
     All(Found),
-    /// At least one, but this one is missing.
+    /// Some of them; this is the first that is missing.
     Some(Missing),
     None,
 }
@@ -94,9 +94,8 @@ impl PatternSet {
     }
 }
 
-/// Chooses the strings that a page must contain for the signature to match. `body` needs all of its
-/// strings, so its longest is enough. Among the conditions the one whose shortest string is longest
-/// wins.
+/// Chooses strings of which a page must contain one for the signature to match. `body` requires all of its strings, so
+/// its longest is enough. Among the conditions, the one with the longest shortest string wins.
 fn choose_literals(
     body: &[Marker],
     any: &[Marker],
@@ -174,7 +173,7 @@ impl Compiled {
             && (self.source.location.is_none() || some.overlaps(REDIRECTS))
     }
 
-    /// Whether the body of a response with this status can match.
+    /// Whether a response with this status can match by its body.
     pub(super) fn accepts_status(&self, status: u16) -> bool {
         // Some networks answer 521 with a script that sets a cookie and reloads the page.
         let is_script = status == 521 && self.source.family == Some(Family::ScriptCheck);
@@ -206,7 +205,7 @@ impl Compiled {
                 .is_none_or(|wanted| redirect.is_some_and(|redirect| wanted.matches(redirect)))
     }
 
-    /// Whether it applies to a body of this kind.
+    /// Whether the signature applies to a body of this kind.
     pub(crate) const fn applies_to(&self, is_html: bool) -> bool {
         match self.source.content {
             Content::Any => true,
@@ -297,7 +296,7 @@ impl Compiled {
         }
     }
 
-    /// The missing condition, as text for people.
+    /// The missing condition, as a message.
     pub(crate) fn describe(&self, missing: Missing) -> String {
         match missing {
             Missing::Title => format!("the title {}", one_of(&self.source.title)),

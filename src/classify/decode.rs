@@ -23,10 +23,9 @@ const ZSTD_WINDOW_LOG: u32 = 23;
 /// if it is nearly empty. No legitimate response has as many in the scanned part.
 const MAX_MEMBERS: u32 = 1_000;
 
-/// Encoded bytes that are read per decoded byte. A regular encoding is hardly longer than its
-/// content.
+/// Encoded bytes to read per decoded byte. A regular encoding is hardly longer than its content.
 const ENCODED: usize = 2;
-/// Encoded bytes that are read at least, however few decoded bytes are wanted.
+/// Encoded bytes that are read in any case, even if few decoded bytes are wanted.
 const LEAST_ENCODED: usize = 64 * 1024;
 
 /// Bytes needed to recognise the outermost coding.
@@ -217,8 +216,7 @@ struct Stage {
     /// `None` for a `deflate` until its first bytes are known.
     engine: Option<Engine>,
     piece: Box<[u8]>,
-    /// Whether a stream has ended. Another one may follow (gzip, zstd), or garbage, which every
-    /// reader ignores.
+    /// Whether a stream has ended. Another stream may follow (gzip, zstd), or garbage, which is ignored.
     ended: bool,
     /// Streams so far.
     members: u32,
@@ -250,8 +248,8 @@ impl Stage {
         Ok(Self { coding, engine, piece, ended: false, members: 1 })
     }
 
-    /// Decodes `input` and passes each piece through the next stages into `sink`. False once `sink`
-    /// wants no more.
+    /// Decodes `input` and passes each piece through the next stages into `sink`. False once `sink` wants no more
+    /// pieces.
     fn run(
         &mut self,
         mut input: &[u8],

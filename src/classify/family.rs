@@ -1,9 +1,9 @@
 //! Recognises walls that no signature names, by their words and their structure.
 //!
 //! A family weighs the words (`weights.rs`) and the structure (`structure.rs`) of a short page. No single word decides.
-//! Under a refusing status, words suffice. Under any other status the page must also be built like a wall: no password, no
-//! form to fill in, no menus, few links. Anything that sites and pages about walls have in common with walls must not
-//! suffice: each such guard has a test in `integration-tests/tests/classify/families.rs`.
+//! If the status refuses, words suffice. Otherwise the page must also have the structure of a wall: no password, no
+//! form to fill in, no menus, few links. Words and structure that ordinary pages share with walls must not suffice;
+//! each such guard has a test in `integration-tests/tests/classify/families.rs`.
 
 use std::cell::OnceCell;
 
@@ -17,36 +17,36 @@ use super::{
     weights::{Place, Weights},
 };
 
-/// A wall says what it wants within so many characters of visible text.
+/// A wall states its demand within this many characters of visible text.
 const OPENING_TEXT: usize = 600;
 
-/// A server's own refusal has at most so many visible characters.
+/// A server's own refusal has at most this many visible characters.
 const MAX_BARE_TEXT: usize = 250;
 
-/// A page that shows nothing yet has at most so many visible characters.
+/// A page that does not show anything yet has at most this many visible characters.
 const MAX_EMPTY_TEXT: usize = 60;
 
-/// A page that only says what it is has at most so many visible characters beside its title.
+/// A page that only names itself has at most this many visible characters beside its title.
 const MAX_STUB_TEXT: usize = 24;
 
-/// A page with nothing but a widget has at most so many visible characters.
+/// A page with only a widget has at most this many visible characters.
 const MAX_WIDGET_TEXT: usize = 250;
 
 /// Pages with more bytes are not searched for scripts.
 const MAX_SCRIPT_BYTES: usize = 48 * 1024;
 
-/// Matches one page against the families. Parses and weighs only what a family asks for.
+/// Matches one page against the families. Parses and weighs only what a family needs.
 #[derive(Debug)]
 pub(super) struct FamilyMatcher<'a> {
     status: u16,
     /// Normalised.
     title: &'a str,
-    /// Visible text, normalised: its beginning.
+    /// The beginning of the visible text, normalised.
     text: &'a str,
     visible: usize,
     source: &'a str,
     is_html: bool,
-    /// All of it was seen.
+    /// Whether the whole body was read.
     is_complete: bool,
     weights: OnceCell<Weights>,
     structure: OnceCell<Structure>,
@@ -57,7 +57,7 @@ pub(super) struct FamilyMatcher<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
     pub(super) status: u16,
-    /// All of it was read.
+    /// Whether the whole body was read.
     pub(super) is_complete: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
     No,
-    /// Some words or structure of the family.
+    /// Some words or some structure of the family.
     Partial,
     Full,
 }
@@ -126,7 +126,7 @@ impl<'a> FamilyMatcher<'a> {
         self.structure.get_or_init(|| Structure::of(self.source))
     }
 
-    /// Whether the page has as many links as pages of sites have.
+    /// Whether the page has as many links as an ordinary page.
     pub(super) fn has_many_links(&self) -> bool {
         *self.has_many_links.get_or_init(|| has_many_links(self.source.as_bytes()))
     }
@@ -136,7 +136,7 @@ impl<'a> FamilyMatcher<'a> {
         is_refusal(self.status)
     }
 
-    /// Whether the status refuses, and neither a login nor a site under maintenance uses it.
+    /// Whether the status refuses and is not used for logins or maintenance.
     const fn is_stopped(&self) -> bool {
         matches!(self.status, 403 | 418 | 429..=450 | 452..=499)
     }
@@ -152,7 +152,7 @@ impl<'a> FamilyMatcher<'a> {
         matches!(self.status, 200..=299)
     }
 
-    /// Points for a structure like a wall's.
+    /// Points for a structure that walls have.
     fn built_as_wall(&self) -> u32 {
         let structure = self.structure();
         let signs = [
@@ -164,7 +164,7 @@ impl<'a> FamilyMatcher<'a> {
                 || structure.fields == 1 && (self.weights().task || structure.images > 0),
         ];
         let signs = signs.into_iter().map(u32::from).sum::<u32>();
-        // Out of the index, a page's parts and its description are those of the site's template.
+        // With `noindex`, one section and the description count as the site's template.
         let sections = structure.sections.saturating_sub(usize::from(structure.noindex));
         let described = structure.described && !structure.noindex;
         let against = u32::try_from(sections)
@@ -173,13 +173,13 @@ impl<'a> FamilyMatcher<'a> {
         signs.saturating_sub(against)
     }
 
-    /// Whether the page has nothing but text.
+    /// Whether the page contains only text.
     fn is_plain(&self) -> bool {
         let structure = self.structure();
         structure.links == 0 && structure.forms == 0 && !structure.has_content()
     }
 
-    /// Whether the page asks for data that only the site itself needs.
+    /// Whether the page asks for data that a wall does not need.
     fn is_form_of_site(&self) -> bool {
         let structure = self.structure();
         structure.password || structure.fields > 1 || structure.single_sign_on
@@ -201,7 +201,7 @@ impl<'a> FamilyMatcher<'a> {
             let asks = self.structure().challenge && !self.is_form_of_site();
             return if asks { Fit::Full } else { Fit::No };
         }
-        // Most pages end here: neither links nor structure have been looked at yet.
+        // Most pages end here, before their links and structure are parsed.
         if weights.human < 3 {
             return if self.is_bare_widget() && !self.has_many_links() {
                 Fit::Full
@@ -216,11 +216,11 @@ impl<'a> FamilyMatcher<'a> {
             return if self.is_form_of_site() { Fit::Partial } else { Fit::Full };
         }
         let structure = self.structure();
-        // A form that has nothing but a widget asks too.
+        // A form with only a widget asks as well.
         let widget = structure.challenge && structure.forms > 0 && structure.fields == 0;
         let words = weights.human + u32::from(widget);
         let words = words.saturating_sub(2 * u32::try_from(weights.own).unwrap_or(9));
-        // A page with a heading, but with nothing by which one could pass, is about checks.
+        // A page with a heading but without any means to pass is an article about checks.
         let has_means = structure.has_means || structure.challenge || structure.refresh;
         let can_pass = has_means || !weights.is_headed || weights.names_case;
         let built = self.built_as_wall().saturating_sub(u32::from(!can_pass));
@@ -233,21 +233,21 @@ impl<'a> FamilyMatcher<'a> {
         if is_wall { Fit::Full } else { Fit::Partial }
     }
 
-    /// Whether a page that mentions a check is a page of the site itself, or about checks.
+    /// Whether a page that mentions a check is an ordinary page, or an article about checks.
     fn is_other_than_check(&self, has_means: bool) -> bool {
         let (structure, weights) = (self.structure(), self.weights());
         let is_strange = weights.only_strange && !structure.challenge && !structure.noindex;
-        // The one field of a wall is for the answer.
+        // The only field of a wall is for the answer.
         let shows_picture =
             weights.insists && structure.images > 0 && self.visible <= MAX_WIDGET_TEXT;
         let wants_data =
             structure.fields > 0 && !weights.task && !shows_picture && !weights.names_human_case;
-        // A page that speaks to nobody and has nothing to pass with only mentions checks.
+        // A page that does not address the visitor and offers nothing to pass with only mentions checks.
         let says_more = weights.task || weights.unusual || weights.needs;
         let tells = says_more || weights.titled_check || weights.titled_wait;
         let is_mention = !has_means && !weights.speaks_to_visitor && !tells;
         let is_own = weights.own > 1 || weights.own > 0 && weights.is_headed && !weights.names_case;
-        // A page that only names the browser may have a widget instead of a text.
+        // A page that only mentions the browser may have a widget instead of text.
         let is_widget = structure.challenge && self.visible == 0 && !structure.has_root;
         weights.has_purpose
             || weights.explains
@@ -259,7 +259,7 @@ impl<'a> FamilyMatcher<'a> {
             || self.is_form_of_site()
     }
 
-    /// Whether the page says that it is a check, and has nothing else: what a page of the site is for, it shows.
+    /// Whether the page says that it is a check and contains nothing else. An ordinary page shows its content.
     fn only_says_check(&self) -> bool {
         let weights = self.weights();
         let is_own = weights.own > 0 || weights.has_purpose || weights.explains;
@@ -271,14 +271,14 @@ impl<'a> FamilyMatcher<'a> {
         self.is_plain() && is_alone && !structure.has_root
     }
 
-    /// Whether the page reports too many requests, and only names a check: nothing on it could be passed.
+    /// Whether the page reports too many requests and only mentions a check that nobody can pass there.
     fn only_names_check(&self) -> bool {
         let weights = self.weights();
         let says_so = weights.says_too_many && !weights.task && !weights.titled_check;
         says_so && !self.structure().has_means && !self.structure().challenge
     }
 
-    /// Whether the page has only a widget, and a title that speaks of a check.
+    /// Whether the page has only a widget and a title that mentions a check.
     fn is_bare_widget(&self) -> bool {
         let weights = self.weights();
         let is_own = weights.own > 0 || weights.has_purpose || weights.explains;
@@ -313,13 +313,13 @@ impl<'a> FamilyMatcher<'a> {
     fn is_refusal(&self) -> Fit {
         let weights = self.weights();
         let refuses = weights.refusal >= 4 || weights.says_status || weights.is_banned;
-        // A form that lacks its token, or a login that failed, says nothing of the visitor's address.
+        // A form without its token, or a failed login, says nothing about the visitor's address.
         if !refuses || weights.is_about_input || self.has_many_links() {
             return Fit::No;
         }
         let own = 2 * u32::try_from(weights.own).unwrap_or(9);
         let words = weights.refusal.saturating_sub(own);
-        // A server's own answer: a status, or a number to ask about, and nothing beside it.
+        // A server's own response has only a status or a reference number.
         let is_short = self.visible <= MAX_BARE_TEXT;
         let is_case = weights.titled_denied && weights.names_case && words >= 4;
         let is_status = weights.says_status && self.structure().links == 0;
@@ -351,13 +351,13 @@ impl<'a> FamilyMatcher<'a> {
                 && self.structure().refresh_to_check;
             return if is_sent_on { Fit::Full } else { Fit::No };
         }
-        // A request for scripts is for those who have none.
+        // A request to enable scripts is only for visitors without scripts.
         let is_empty = self.visible <= MAX_EMPTY_TEXT
             || self.visible <= MAX_WIDGET_TEXT && self.weights().needs;
         if !is_empty || self.has_many_links() {
             return Fit::No;
         }
-        // Most pages have a title of their own: their structure need not be parsed.
+        // Most pages have a title of their own, so their structure need not be parsed.
         let may_be_shell = self.is_untitled() || self.weights().titled_denied;
         if may_be_shell && self.is_challenge_shell() {
             return Fit::Full;
@@ -400,22 +400,22 @@ impl<'a> FamilyMatcher<'a> {
         let script = ScriptActs::of(structure.inline(self.source));
         let leaves = structure.noindex || structure.refresh;
         let challenges = structure.challenge && leaves && script.has_cookie;
-        // Code that is unpacked and run, and nothing beside it.
+        // The page consists of code that unpacks and runs other code.
         let is_alone = structure.scripts == 1 && structure.links == 0 && structure.forms == 0;
         if structure.refresh_to_check || script.unpacks && is_alone {
             return Fit::Full;
         }
         let is_bare = self.title.is_empty() && self.visible == 0;
-        // Nothing but scripts of others, which no search engine shall see.
+        // The page consists of external scripts and is hidden from search engines.
         let is_hidden = structure.noindex
             && is_bare
             && !structure.refresh
             && structure.links + structure.images == 0
             && !structure.has_root
             && !script.has_location;
-        // A refusal without a word, but with something to run, wants it to be run.
+        // A refusal without text but with a script expects the script to run.
         let is_to_run = (self.is_stopped() || self.status == 202) && self.is_complete && is_bare;
-        // Asks to wait, and has nothing that could come but another load of itself.
+        // The page asks to wait, and only a reload of itself can follow.
         let waits = weights.titled_wait
             && self.is_complete
             && structure.other_sources + structure.links == 0

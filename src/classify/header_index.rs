@@ -20,7 +20,7 @@ pub(crate) struct HeaderIndex {
     lengths: u64,
     /// With a condition on the status or the redirect: by the first digit of the status.
     by_status: [Vec<usize>; 10],
-    /// The same for 200, the status of most responses.
+    /// The same for status 200, which most responses have.
     at_ok: Vec<usize>,
 }
 

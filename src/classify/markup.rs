@@ -25,7 +25,7 @@ pub(crate) enum Piece<'a> {
     Content,
 }
 
-/// Longest tag name that is distinguished.
+/// Longest tag name that matters.
 const MAX_NAME: usize = 16;
 
 /// Bytes of a `<meta>` that are examined.

@@ -25,8 +25,8 @@ const SLOTS: usize = 1 << LOG_SLOTS;
 /// Positions that share one branch.
 const AT_ONCE: usize = 4;
 
-/// Text that nearly every page contains. The filter uses the part of a long string that overlaps
-/// least with it, because each overlap costs a comparison in vain.
+/// Text that nearly every page contains. The filter uses the part of a long string that overlaps least with it, because
+/// each overlap costs a useless comparison.
 const COMMON: &str = "<div class=\"container header footer content wrapper\" id=\"<span class=\"</span>\
     </div><a href=\"https://www.http://<li class=\"menu-item</li></ul><link rel=\"stylesheet\" \
     type=\"text/css\" href=\"/assets/<script type=\"text/javascript\" src=\"https://cdn.async defer\
@@ -111,13 +111,13 @@ impl NgramFilter {
         Some(Self { stride, first, begins, grams })
     }
 
-    /// Whether `is_there` confirms that one of the strings, by its number, begins at a position of
-    /// `text`. It is called wherever one may begin, with some false positives.
+    /// Whether `is_there` confirms that one of the strings, given by its number, begins at a position of `text`. It is
+    /// called for each candidate position; some are false positives.
     pub(crate) fn any(&self, text: &[u8], is_there: impl FnMut(usize, usize) -> bool) -> bool {
         if self.grams.is_empty() {
             return false;
         }
-        // A constant stride lets the compiler drop the bounds checks.
+        // With a constant stride the compiler drops the bounds checks.
         match self.stride {
             5 => self.any_by::<5>(text, is_there),
             6 => self.any_by::<6>(text, is_there),
@@ -146,7 +146,7 @@ impl NgramFilter {
                 return true;
             }
         }
-        // A string may end with the text.
+        // A string may end at the end of the text.
         let mut last = [b' '; STRIDE];
         last[..rest.len()].copy_from_slice(rest);
         let begin = groups.len() * AT_ONCE * STRIDE;
@@ -196,8 +196,8 @@ impl NgramFilter {
     }
 }
 
-/// The start, at most `latest`, of the `count` positions with the fewest common grams. Among equals
-/// the last wins, because many patterns begin like ordinary markup.
+/// The start, at most `latest`, of the `count` positions with the fewest common grams. The last of equals wins, because
+/// many patterns begin like ordinary markup.
 fn rarest(places: &[Vec<u8>], count: usize, latest: usize) -> usize {
     // A position that matches any byte yields many grams, each a possible false positive.
     let cost = |place: usize| match forms(&places[place..]).as_slice() {

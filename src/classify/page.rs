@@ -109,8 +109,8 @@ pub fn read_page(source: &str) -> (String, String) {
     (page.title().to_owned(), page.visible.text().to_owned())
 }
 
-/// Whether a body shows anything, so that it is not a blank page. Reads no further than needed.
-/// `declared`: the head says HTML.
+/// Whether a body shows anything, so that it is not a blank page. Reads only as far as needed. `declared`: the head
+/// declares HTML.
 pub(super) fn shows(body: &[u8], declared: bool) -> bool {
     let Ok(text) = std::str::from_utf8(body) else { return false };
     let mut page = Page::new(begins_as_html(text, declared));

@@ -1,8 +1,7 @@
 //! Searches a text for many strings at once.
 //!
-//! Nearly every page contains none of them. So an n-gram filter runs first: it reads a few bytes at
-//! some positions and has no false negatives. Only if it finds a candidate, the automaton searches
-//! for all strings.
+//! Nearly every page contains none of them. So an n-gram filter runs first: it reads a few bytes at some positions and
+//! has no false negatives. The automaton searches for all strings only if the filter finds a candidate.
 
 use aho_corasick::AhoCorasick;
 

@@ -37,7 +37,7 @@ pub fn crawl_delay(headers: &HeaderMap, body: &[u8], agent: &str) -> Option<Site
 /// The delay for `agent`, in seconds.
 fn delay(text: &str, agent: &str) -> Option<f64> {
     let agent = agent.to_ascii_lowercase();
-    // How well the current group fits, and the best group so far with its delay.
+    // The fit of the current group, and the best group so far with its delay.
     let (mut fits, mut in_agents) = (None, false);
     let (mut best, mut found): (Option<usize>, Option<f64>) = (None, None);
     for line in text.lines() {
@@ -64,7 +64,7 @@ fn delay(text: &str, agent: &str) -> Option<f64> {
     found
 }
 
-/// How well a name in the file fits the client: its length; 0 for the group of all clients.
+/// How specifically a name in the file matches the client: its length, or 0 for the group of all clients.
 fn fit(name: &str, agent: &str) -> Option<usize> {
     if name == "*" {
         return Some(0);

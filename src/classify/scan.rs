@@ -55,7 +55,7 @@ pub struct Scan {
     left: EncodedBudget,
 }
 
-/// A scan that also searches for what cannot change the verdict.
+/// A scan that also collects data for a trace. It does not change the verdict.
 #[derive(Debug)]
 pub struct Traced(Scan);
 
@@ -73,7 +73,7 @@ struct Text {
     is_html: bool,
     charset: Charset,
     prefix: Prefix,
-    /// A trace is wanted, so everything is read.
+    /// Whether a trace is wanted. Then everything is read.
     traced: bool,
     /// All characters so far, bounded by the scan limit.
     source: String,
@@ -86,11 +86,11 @@ struct Text {
     /// Bytes that may still be decoded.
     left: usize,
     decoded: usize,
-    /// The data is broken. A match counts, but a missing match proves nothing.
+    /// The data is broken. A match counts, but a missing match shows nothing.
     unreadable: bool,
     done: bool,
-    /// Most characters of visible text with which a candidate can match. `None` without candidates
-    /// and before the first characters.
+    /// The most characters of visible text with which a candidate can match. `None` without candidates, and before the
+    /// first characters.
     max_visible_text: Option<usize>,
     title_known: bool,
 }
@@ -142,7 +142,7 @@ impl Scan {
         Self { decoder: Decoder::new(start.codings), left: EncodedBudget::of(text.left), text }
     }
 
-    /// Turns this into a traced scan. Must be called before the first push.
+    /// Turns this scan into a traced one. Must be called before the first push.
     #[must_use]
     pub fn traced(mut self) -> Traced {
         self.text.traced = true;

@@ -1,4 +1,4 @@
-//! What the inline scripts of a page do, as far as their words tell.
+//! The actions of a page's inline scripts, as far as their words show them.
 
 /// Words of code that computes an answer.
 const COMPUTES: &[&str] = &[
@@ -38,21 +38,21 @@ const RETURNS: &[&str] = &[
 /// Words of code that turns text into other code.
 const UNPACKS: &[&str] = &["fromcharcode", "unescape(", "atob(", "function(p,a,c,k"];
 
-/// What inline scripts do.
+/// The actions of inline scripts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScriptActs {
-    /// They keep something, in a cookie or a form.
+    /// They store something, in a cookie or a form.
     pub(super) keeps: bool,
     /// They leave the page or load it again.
     pub(super) returns: bool,
     pub(super) computes: bool,
-    /// They run what they unpack.
+    /// They run code that they have unpacked.
     pub(super) unpacks: bool,
     pub(super) has_cookie: bool,
     pub(super) has_location: bool,
     /// They load the same page again.
     pub(super) reloads: bool,
-    /// They name a login.
+    /// They mention a login.
     pub(super) names_login: bool,
 }
 

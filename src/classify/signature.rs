@@ -49,8 +49,8 @@ pub struct Signature {
     /// Where the redirect must lead.
     #[serde(default)]
     pub location: Option<LocationMatch>,
-    /// The page must have one of these titles. They are globs; letter case does not matter, and
-    /// several blanks count as one. An empty title stands for a page without one.
+    /// The page must have one of these titles. They are globs; letter case does not matter, and several blanks count as
+    /// one. An empty title matches a page without a title.
     #[serde(default, deserialize_with = "one_or_many")]
     pub title: Vec<String>,
     /// The decoded prefix must contain all of these strings, in its markup or visible text. Letter
@@ -69,13 +69,13 @@ pub struct Signature {
     /// The family of walls that the page must belong to; for built-in signatures.
     #[serde(default)]
     pub family: Option<Family>,
-    /// Most characters of visible text up to the end of a match of `text`.
+    /// `text` must match within this many characters of visible text.
     #[serde(default)]
     pub within: Option<usize>,
     /// Where the wall was seen; for maintainers.
     #[serde(default)]
     pub seen: Option<String>,
-    /// A page that looks alike but is not a wall; for maintainers.
+    /// A similar page that is not a wall; for maintainers.
     #[serde(default)]
     pub trap: Option<String>,
     /// Responses that it must match and others that it must not.
@@ -109,11 +109,11 @@ pub enum Content {
     Any,
 }
 
-/// The shape that a page must have for a match in its title or body to count.
+/// The shape that a page must have for a match in its title or body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// Any. A user's signature for one site needs no such guard.
+    /// Any shape. A user's signature for one site needs no such guard.
     #[default]
     Any,
     /// Little visible text, like the pages that replace the requested one. The built-in signatures

@@ -37,7 +37,7 @@ const UNITS: [(&str, f64); 4] =
 pub struct SiteLimit {
     /// The highest rate.
     pub ceiling: Option<Ceiling>,
-    /// No requests are left: how long until there are.
+    /// How long until requests are allowed again, if none are left.
     pub hold: Option<Duration>,
 }
 
@@ -106,7 +106,7 @@ impl Window {
             if remaining < 1.0 {
                 said.hold = Some(Duration::from_secs_f64(reset));
             } else {
-                // The site has not counted the requests in flight yet, so one is kept in reserve.
+                // The site has not yet counted the requests in flight, so one is reserved.
                 let spare = (remaining - 1.0).max(0.5);
                 let ceiling = Some(ceiling(spare / reset, reset));
                 said = said.stricter(SiteLimit { ceiling, hold: None });

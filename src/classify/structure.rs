@@ -1,11 +1,11 @@
-//! Counts the links, forms, fields and scripts of a page. Walls have few of them; pages of a site have more.
+//! Counts the links, forms, fields and scripts of a page. Walls have few of them, ordinary pages have more.
 
 use memchr::{memchr, memchr_iter, memmem};
 
 use super::tag::{Tag, whole_content};
 
-/// A page with this many links belongs to the site: a wall links to nothing. Links are counted in
-/// the raw bytes, also inside comments and scripts.
+/// A page with at least this many links is an ordinary page, because a wall links to nothing. Links are counted in the
+/// raw bytes, including comments and scripts.
 const MANY_LINKS: usize = 12;
 
 /// Bytes of a tag's attributes that are read.
@@ -14,7 +14,7 @@ const MAX_ATTRIBUTES: usize = 1024;
 /// Tables that do not count as content.
 const MAX_LAYOUT_TABLES: usize = 2;
 
-/// Words in the address of the page to which a wall redirects its visitors.
+/// Words in the addresses to which walls redirect their visitors.
 const CHECKS: &[&str] = &["captcha", "challenge", "antibot", "anti-bot", "botcheck", "human-check"];
 
 /// Elements whose attributes are searched for names of challenges.
@@ -64,12 +64,12 @@ const WIDGETS: &[&str] =
 pub(super) struct Structure {
     /// At most [`MANY_LINKS`].
     pub(super) links: usize,
-    /// Fields that a visitor fills in, except those of captchas and of visitors without scripts. One for an address
-    /// or a date counts as two, since no wall wants these.
+    /// Fields that a visitor fills in. Fields of captchas and fields for visitors without scripts do not count. A field
+    /// for an address or a date counts as two, because no wall asks for one.
     pub(super) fields: usize,
     /// Pictures.
     pub(super) images: usize,
-    /// Has something with which a visitor can pass: a form, a button, a frame, a script.
+    /// Has an element with which a visitor can pass: a form, a button, a frame, a script.
     pub(super) has_means: bool,
     /// Has a password field.
     pub(super) password: bool,
@@ -87,13 +87,13 @@ pub(super) struct Structure {
     pub(super) refresh_to_check: bool,
     /// The attributes of an element name a challenge.
     pub(super) challenge: bool,
-    /// A script or a frame comes from an address that names a challenge, other than those of the widgets for forms.
+    /// A script or a frame has an address that names a challenge, other than those of widgets for forms.
     pub(super) calls_challenge: bool,
     /// Scripts from other addresses.
     pub(super) other_sources: usize,
-    /// Has an element into which an application is put.
+    /// Has an element into which an application is rendered.
     pub(super) has_root: bool,
-    /// Has a form that passes on a login (SAML, OpenID): all tokens, but not a wall.
+    /// Has a form that forwards a login (SAML, OpenID). It contains only tokens, but is not a wall.
     pub(super) single_sign_on: bool,
     /// Scripts, with or without a source.
     pub(super) scripts: usize,
@@ -144,7 +144,7 @@ impl Structure {
             if !bytes.get(at).is_some_and(u8::is_ascii_alphabetic) {
                 continue;
             }
-            // A tag that the cut left open ends the page.
+            // A tag without an end at the cut ends the page.
             let Some(tag) = Tag::whole(&bytes[at..]) else { break };
             let attributes = &bytes[at + tag.name.len()..at + tag.len];
             at += tag.len;
@@ -167,19 +167,19 @@ impl Structure {
         structure
     }
 
-    /// Has what belongs to a page of a site.
+    /// Has elements of an ordinary page.
     pub(super) const fn has_content(&self) -> bool {
         self.fields > 0 || self.sections > 0 || self.described
     }
 
-    /// The inline scripts of `page`, from which this structure was made.
+    /// The inline scripts of `page`, which must be the page of this structure.
     pub(super) fn inline<'a>(&self, page: &'a str) -> impl Iterator<Item = &'a str> {
         self.inline.iter().filter_map(|(begin, end)| page.get(*begin..*end))
     }
 
     fn add(&mut self, name: &[u8], attributes: &[u8]) {
         match name {
-            // Tables often are mere layout, or list the details of a refusal.
+            // Tables are often just layout, or list the details of a refusal.
             b"table" if self.tables < MAX_LAYOUT_TABLES => self.tables += 1,
             b"nav" | b"article" | b"aside" | b"table" => self.sections += 1,
             b"form" => self.forms += 1,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_visitor_fills_in_is_told_from_what_a_wall_asks_for() {
+    fn fields_for_visitors_are_distinguished_from_those_of_walls() {
         let page = "<meta content=\"noindex\" name='robots'><nav></nav><!-- <input> -->\
             <form><input type=\"hidden\" name=\"t\"><input name=user><input type=password>\
             <input name=\"captcha_answer\"><textarea name=g-recaptcha-response style=\"display: none\">\

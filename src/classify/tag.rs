@@ -1,5 +1,5 @@
-//! Takes tags and scripts in one step. Most are complete within one piece of a page, and then no
-//! state has to be kept between bytes.
+//! Takes tags and scripts in one step. Most are complete within one piece of a page, so no state has to be kept between
+//! bytes.
 
 use std::sync::LazyLock;
 

@@ -68,8 +68,7 @@ impl Visible {
         if !self.entity.is_empty() || !is_plain(words) {
             return self.characters(line);
         }
-        // Most of a page is blanks between tags and words of plain letters. They are taken as a
-        // whole.
+        // Most of a page is blanks between tags, and words of plain letters. They are taken as a whole.
         self.blank |= begins.len() < line.len();
         if !words.is_empty() {
             self.take_plain(words);
@@ -137,7 +136,7 @@ impl Visible {
         } else if character.is_whitespace() || character.is_control() {
             self.blank = true;
         } else if character == 'İ' {
-            // Unicode lowers this letter to two characters, and then no Turkish word would match.
+            // Unicode lowers this letter to two characters, so that no Turkish word would match.
             self.before();
             self.text.push('i');
             self.count += 1;

@@ -10,18 +10,17 @@ use serde::{Deserialize, Serialize};
 /// The judgement of one response, or of a missing one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
-    /// A page, or an error that is no block.
+    /// An ordinary page, or an error that is not a block.
     Ok,
-    /// The site refused: any plain 403, or the "you have been blocked" of a vendor under any
-    /// status.
+    /// The site refused the request: any plain 403, or a vendor's "you have been blocked" with any status.
     Forbidden,
     /// The site reports too many requests: a 429, or a page that says so.
     RateLimited,
-    /// A wall that requires a person: captchas and the challenges of vendors other than Cloudflare.
+    /// A wall that requires a human: captchas, and the challenges of vendors other than Cloudflare.
     Captcha,
     /// Cloudflare's challenge.
     CloudflareChallenge,
-    /// A complete HTML page with nothing in it.
+    /// A complete HTML page without any content.
     BlankPage,
     /// No response: refused, reset, TLS failure, cut off.
     ConnectionError,
@@ -161,9 +160,9 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// How certain it is.
     pub confidence: Confidence,
-    /// Counted, but neither a block nor a sign of health, whatever the verdict. True for content
-    /// that no crawler parses (images, stylesheets, scripts, media) and for targets that sites
-    /// often refuse to robots (`/robots.txt`, `/favicon.ico`).
+    /// Counted, but neither a block nor a sign of health, whatever the verdict. True for content that no crawler parses
+    /// (images, stylesheets, scripts, media), and for targets that sites often refuse to robots (`/robots.txt`,
+    /// `/favicon.ico`).
     pub neutral: bool,
     /// The evidence; `None` for a plain `ok`.
     pub evidence: Option<Box<Evidence>>,
@@ -200,9 +199,8 @@ impl Judgement {
         }
     }
 
-    /// For traffic that cannot be judged (a tunnel, an upgraded connection): neither a block nor a
-    /// sign of health. A `probe` succeeds if the site answered, because no better evidence can
-    /// follow.
+    /// For traffic that cannot be judged (a tunnel, an upgraded connection): neither a block nor a sign of health. A
+    /// `probe` succeeds if the site responded, because no better evidence can follow.
     #[must_use]
     pub fn unseen(probe: bool) -> Self {
         Self { neutral: !probe, status: None, ..Self::ok(200) }
@@ -214,8 +212,8 @@ impl Judgement {
         matches!(self.verdict, Verdict::ConnectionError | Verdict::Timeout)
     }
 
-    /// Whether the site gave no response: it dropped, refused or did not answer a connection. An
-    /// unresolved name says nothing about the site.
+    /// Whether the site did not respond: it dropped, refused or did not answer a connection. An unresolved name says
+    /// nothing about the site.
     #[must_use]
     pub fn is_silence(&self) -> bool {
         self.is_transport() && self.evidence.as_ref().is_none_or(|evidence| evidence.place != DNS)

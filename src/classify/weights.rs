@@ -5,37 +5,36 @@ use super::{
     words::{Meaning, Word, WordMatches, Words},
 };
 
-/// A text that begins within so many characters opens the page. A heading that repeats the title
-/// does not count.
+/// A text opens the page if it begins within this many characters. A heading that repeats the title does not count.
 const FIRST: usize = 20;
 
-/// An explanation begins within so many characters of visible text.
+/// An explanation begins within this many characters of visible text.
 const OPENING: usize = 30;
 
-/// Characters of a heading.
+/// Longest heading, in characters.
 const HEADING: usize = 100;
 
-/// A server's own error page names its status within so many characters.
+/// A server's own error page names its status within this many characters.
 const STATUS: usize = 40;
 
-/// The points and properties of a page by its words.
+/// The points and properties of a page, derived from its words.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
     pub(super) human: u32,
     pub(super) too_many: u32,
     pub(super) refusal: u32,
-    /// How many words speak of a page of the site itself, of others than the visitor, or are cited.
+    /// Number of words that refer to an ordinary page or to other people, or that are quoted.
     pub(super) own: usize,
-    /// It is about walls that refuse, as help is: its title explains or asks something, or its first words do under a
-    /// title that refuses nothing; it cites what walls say, or speaks of what may happen.
+    /// It is a page about refusals, such as help. Its title explains or asks something; or its first words do so under
+    /// a title that does not refuse; or it quotes walls, or describes what may happen.
     pub(super) is_about_refusals: bool,
-    /// It speaks of a form that must be sent again, of its token, or of a login that failed.
+    /// It is about a form that must be sent again, its token, or a failed login.
     pub(super) is_about_input: bool,
-    /// It repeats its title as a heading, and that has words of a wall but none that ask to wait.
+    /// It repeats its title as a heading. The title has words of walls, but none that ask to wait.
     pub(super) is_headed: bool,
-    /// It repeats its title as a heading, and neither has a word of a wall.
+    /// It repeats its title as a heading, and the title has no other words of walls than "human" or "robot".
     pub(super) has_topic: bool,
-    /// It speaks to the visitor, or names a number to ask about.
+    /// It addresses the visitor, or contains a reference number or an address.
     pub(super) speaks_to_visitor: bool,
     /// The title names the purpose of an ordinary page.
     pub(super) has_purpose: bool,
@@ -43,31 +42,31 @@ pub(super) struct Weights {
     pub(super) explains: bool,
     /// It says that the visitor lacks scripts or cookies.
     pub(super) needs: bool,
-    /// It says so, and what to do.
+    /// It says that the visitor lacks scripts or cookies, and what to do.
     pub(super) lacks: bool,
-    /// It says that somebody behaves like a program.
+    /// It says that a client behaves like a program.
     pub(super) unusual: bool,
-    /// It asks first of all for a proof, and names a number to ask about.
+    /// It opens with a request for a proof, and contains a reference number.
     pub(super) names_human_case: bool,
-    /// The title mentions a check, but nothing names what is checked.
+    /// The title mentions a check.
     pub(super) titled_check: bool,
-    /// A known phrase says that there were too many requests.
+    /// A known phrase reports too many requests.
     pub(super) says_too_many: bool,
     /// The page asks for a proof.
     pub(super) asks: bool,
     /// A known phrase asks for a proof.
     pub(super) insists: bool,
-    /// It says how to pass.
+    /// It says how to pass the check.
     pub(super) task: bool,
-    /// It mentions the visitor's browser and no other mark of a wall.
+    /// It mentions the visitor's browser and has no other mark of a wall.
     pub(super) only_browser: bool,
-    /// It asks for nothing, but its instructions are for a visitor that behaves like a program.
+    /// It asks for no proof, but has instructions for a visitor that behaves like a program.
     pub(super) only_strange: bool,
-    /// The title says that there were too many requests.
+    /// The title reports too many requests.
     pub(super) titled_too_many: bool,
-    /// A refusal, and beside it the reason or the refused address.
+    /// It refuses, and names the reason or the refused address.
     pub(super) names_reason: bool,
-    /// A phrase of a refusal, and beside it a reference number.
+    /// It has a phrase of a refusal and a reference number.
     pub(super) names_case: bool,
     /// The title names the status of a refusal.
     pub(super) says_status: bool,
@@ -75,11 +74,11 @@ pub(super) struct Weights {
     pub(super) titled_denied: bool,
     /// The page has no title, or a title that fits a refusal.
     pub(super) may_refuse: bool,
-    /// It names a check in the name of security.
+    /// It mentions a security check.
     pub(super) names_check: bool,
-    /// The visitor, its address or its request was blocked, and no title speaks of another thing.
+    /// The visitor, its address or its request was blocked, and the title is about nothing else.
     pub(super) is_banned: bool,
-    /// The title asks to wait, and says nothing else.
+    /// The title only asks to wait.
     pub(super) titled_wait: bool,
     /// The part of the page with the evidence, and the position in it.
     pub(super) place: Place,
@@ -144,8 +143,8 @@ impl Page<'_> {
             || !refuses && (self.begins_to_explain() || is_question(first_sentence(self.text)))
     }
 
-    /// Whether the visitor was blocked, and no title speaks of another thing. A text that begins with the blocked address
-    /// may have any title.
+    /// Whether the visitor was blocked and the title is about nothing else. If the text begins with the blocked
+    /// address, any title is allowed except one that names an ordinary page's purpose.
     fn is_banned(&self) -> bool {
         let start = &self.text[..beginning(self.text, STATUS)];
         let opens = |word: Word| word.begin < start.len();
@@ -172,7 +171,7 @@ impl Page<'_> {
         self.title.is_empty() || names_403(self.title) || REFUSES.into_iter().any(refuses)
     }
 
-    /// The points for those of these meanings that the text has.
+    /// The sum of the points of the meanings that the text has.
     fn points(&self, points: &[(Meaning, u32)]) -> u32 {
         points.iter().filter(|(meaning, _)| self.said.has(*meaning)).map(|(_, points)| points).sum()
     }
@@ -336,7 +335,7 @@ fn earlier(one: Option<Word>, other: Option<Word>) -> Option<Word> {
     one.into_iter().chain(other).min_by_key(|word| word.begin)
 }
 
-/// The first sentence of `text`, as far as a heading goes.
+/// The first sentence of `text`, within the length of a heading.
 fn first_sentence(text: &str) -> &str {
     let heading = &text[..beginning(text, HEADING)];
     let ends = |character| matches!(character, '.' | '!' | '?' | '。' | '！' | '？' | '؟');
@@ -346,13 +345,13 @@ fn first_sentence(text: &str) -> &str {
     })
 }
 
-/// Whether `text` has an IPv4 address, as of the visitor.
+/// Whether `text` contains an IPv4 address, which may be the visitor's.
 fn has_address(text: &str) -> bool {
     let mut words = text.split(|c: char| !c.is_ascii_digit() && c != '.');
     words.any(|word| word.trim_matches('.').parse::<std::net::Ipv4Addr>().is_ok())
 }
 
-/// Whether something is asked in `text`.
+/// Whether `text` asks a question.
 fn is_question(text: &str) -> bool {
     text.contains(['?', '？', '؟'])
 }

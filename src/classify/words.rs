@@ -45,13 +45,13 @@ pub(super) enum Meaning {
     Banned,
     /// In a title: something went wrong.
     Trouble,
-    /// Who refused it.
+    /// A firewall, or the threat that it refuses.
     Firewall,
     /// The address of the refused client.
     Address,
     /// A reference number.
     Reference,
-    /// Too fast.
+    /// A phrase that reports too many requests.
     TooMany,
     /// Refusing.
     Refuse,
@@ -67,9 +67,9 @@ pub(super) enum Meaning {
     Own,
     /// A form that must be sent again, its token, or a login that failed.
     Input,
-    /// Speaks of what may happen, or happened to others: news, help, a policy.
+    /// About events that may happen, or that happened to others: news, help, a policy.
     General,
-    /// Speaks to the visitor, or of this one request.
+    /// Addresses the visitor, or is about this one request.
     Visitor,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct WordMatches {
     words: Vec<Word>,
     /// One bit for each meaning that occurs.
     meanings: u32,
-    /// How many of them are cited: a quotation mark stands before them.
+    /// How many of them are quoted: a quotation mark stands before them.
     cited: usize,
 }
 
@@ -165,13 +165,13 @@ fn is_in_word(character: char) -> bool {
         && !matches!(character, '\u{e00}'..='\u{e7f}' | '\u{2e80}'..='\u{d7af}' | '\u{f900}'..='\u{faff}')
 }
 
-/// Whether a name goes on as a host's does: `api` in `api.site.example` says nothing of the page.
+/// Whether a word continues as a host name: `api` in `api.site.example` says nothing about the page.
 fn begins_host(after: &str) -> bool {
     let mut characters = after.chars();
     characters.next() == Some('.') && characters.next().is_some_and(char::is_alphanumeric)
 }
 
-/// Whether what comes behind `before` is cited.
+/// Whether the text after `before` is quoted.
 fn is_cited(before: &str) -> bool {
     before.ends_with(['“', '„', '«', '「', '『', '»']) || before.ends_with(" \"")
 }
@@ -181,14 +181,14 @@ impl Meaning {
         1 << self as u32
     }
 
-    /// Whether its words are what a wall says as a whole.
+    /// Whether its words are complete phrases of walls.
     const fn is_saying(self) -> bool {
         matches!(self, Self::Proof | Self::Denied | Self::TooMany)
     }
 }
 
 impl WordMatches {
-    /// Whether there is no word at all.
+    /// Whether there is no word.
     pub(super) const fn is_empty(&self) -> bool {
         self.meanings == 0
     }
@@ -208,7 +208,7 @@ impl WordMatches {
         self.meanings & meaning.bit() != 0
     }
 
-    /// How many sayings are cited, as by a page that is about them.
+    /// How many phrases of walls are quoted, which suggests a page about walls.
     pub(super) const fn cited(&self) -> usize {
         self.cited
     }

@@ -1,4 +1,4 @@
-//! One scope at the gate: its cooldown as this member knows it, what was sent, and the queue of its bucket.
+//! One scope at the gate: this member's copy of its cooldown, its requests in flight, and the queue of its bucket.
 
 use std::{
     fmt,
@@ -30,17 +30,17 @@ pub(super) struct ActiveScope {
     pub(super) queue: Arc<BucketQueue>,
     pub(super) sent: AtomicU64,
     pub(super) verdicts: [AtomicU64; Verdict::ALL.len()],
-    /// Observations of `mode: observe` that are not reported yet.
+    /// Observations of `mode: observe` without a report so far.
     pub(super) unreported: Mutex<Unreported>,
     /// Epoch and ticket of a probe that does not go through the proxy (`acquire`).
     pub(super) outside_probe: Mutex<Option<(u64, i64)>>,
-    /// How its site bears the load.
+    /// The load of its site.
     pub(super) metering: Metering,
 }
 
 impl fmt::Debug for ActiveScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A scope and its rule refer to each other: the whole would never end.
+        // A scope and its rule refer to each other, so printing both would never end.
         f.debug_struct("ActiveScope").field("name", &self.stored.name).finish_non_exhaustive()
     }
 }
@@ -80,22 +80,22 @@ impl ActiveScope {
         })
     }
 
-    /// Its rule, as it is now.
+    /// Its current rule.
     pub(super) fn entry(&self) -> Guard<Arc<Entry>> {
         self.queue.entry.load()
     }
 
-    /// The epoch, if requests may go as far as this member knows. A request that goes without an answer of the store
-    /// for this scope relies on news, so a member that receives none keeps asking.
+    /// The epoch, if requests may be sent as far as this member knows. A request without a reply of the store for its
+    /// own scope relies on news, so a member that receives none keeps asking.
     pub(super) fn usable_epoch(&self) -> Option<u64> {
         let epoch = self.cooldown.open_epoch()?;
-        // An embedded store has no news that could be missed: most requests need no look at the rule.
+        // An embedded store has no news to miss, so most requests need not read the rule.
         let Backend::Shared(store) = &self.shared.store else { return Some(epoch) };
         let hears = !self.queue.relies_on_news() || !store.is_deaf() || self.cooldown.is_recent();
         (hears && self.is_in_touch()).then_some(epoch)
     }
 
-    /// Whether what this member knows of the cooldown is as recent as its contact with the store.
+    /// Whether this member's copy of the cooldown is as recent as its contact with the store.
     pub(super) fn is_in_touch(&self) -> bool {
         let Some(store) = self.shared.store.shared() else { return true };
         self.entry().rule.cooldown.is_none() || store.trusts(self.cooldown.heard())
@@ -106,7 +106,7 @@ impl ActiveScope {
         if self.cooldown.is_hinted() { CachedPhase::Ask } else { self.cooldown.phase() }
     }
 
-    /// Whether its cooldown is over as far as this member knows, so that the next request may be a probe.
+    /// Whether its cooldown is over as far as this member knows. Then the next request may be a probe.
     pub(super) fn is_due(&self) -> bool {
         self.cooldown.phase() != CachedPhase::Open && self.cooldown.epoch() > 0
     }
@@ -116,8 +116,8 @@ impl ActiveScope {
         self.queue.held_of(self)
     }
 
-    /// Whether it can be dropped: no request waits or is under way, and no cooldown is in force or being probed. The store remembers a
-    /// cooldown that is over; otherwise a site that is never asked for again would be kept for ever.
+    /// Whether it can be dropped: no request waits or is in flight, and no cooldown is in force or being probed. The
+    /// store remembers a cooldown that is over. Otherwise a site that gets no more requests would be kept forever.
     pub(super) fn is_idle(self: &Arc<Self>) -> bool {
         self.held() == 0 && self.queue.under_way() == 0 && !self.cooldown.is_closed()
     }

@@ -1,8 +1,9 @@
-//! The queue of one bucket: the requests that wait for its tokens, the tickets in hand, and the task that releases them.
+//! The queue of one bucket: the requests that wait for its tokens, the tickets in hand, and the task that releases the
+//! requests.
 //!
-//! A bucket has one queue per member, however its cooldowns are split. Each request carries its scope ([`ActiveScope`]): while
-//! that is closed, the requests of other scopes pass it. So a member holds no more tickets ahead than its share, however
-//! many hosts it crawls.
+//! A bucket has one queue per member, however its cooldowns are split. Each request carries its scope
+//! ([`ActiveScope`]). While that scope is closed, requests of other scopes pass it. So a member holds no more tickets
+//! ahead than its share, however many hosts it crawls.
 //!
 //! While requests wait, one task (`scheduler`) drives the queue. It takes tickets from the store,
 //! sleeps until the first is due or until the store's retry time, and gives each ticket to the next
@@ -50,34 +51,33 @@ use crate::{
     store::{Ask, Phase},
 };
 
-/// How late a ticket may be used. Beyond that it is void, since its request would come on top of those that are due now:
-/// this is how long a busy machine is late, and a process that was stopped is later.
+/// How late a ticket may be used: as late as a busy machine runs. A later ticket is void, because its request would add
+/// to those that are due now. A process that was stopped is later than this.
 pub(super) const SLACK: Duration = Duration::from_millis(100);
 
 /// How long the ticket of a cancelled request remains valid for the next request.
 const FRESH: Duration = Duration::from_millis(10);
 
-/// How long a request waits for the first reply of the store, whatever its deadline: longer than
-/// any call.
+/// How long a request waits for the store's first reply, whatever its deadline: longer than any call.
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
-/// Between two events about the same thing in a scope.
+/// Minimum time between two events about the same fact in a scope.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
-/// A moment at which one request may go.
+/// The right to send one request at a moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticket {
     /// On this process's clock.
     pub(super) at: Instant,
-    /// On the store's clock: the name of the ticket; 0 if none is needed.
+    /// The same moment on the store's clock, which identifies the ticket; 0 if none is needed.
     pub(super) id: i64,
-    /// The epoch of its request. 0 if scopes share the bucket: then the ticket is valid for any.
+    /// The epoch of its request; 0 if scopes share the bucket. Then the ticket is valid for any of them.
     pub(super) epoch: u64,
     pub(super) probe: bool,
 }
 
 impl Ticket {
-    /// Whether its moment has passed by more than the slack. A probe has its own lease.
+    /// Whether it is late by more than the slack. A probe has its own lease.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         !self.probe && now.saturating_duration_since(self.at) > SLACK
     }
@@ -88,7 +88,7 @@ impl Ticket {
 struct PendingCall {
     scope: Arc<ActiveScope>,
     wanted: usize,
-    /// Whether it is for the requests that are ready, in the name of the first of them.
+    /// Whether it is for all ready requests, on behalf of the first of them.
     for_ready: bool,
 }
 
@@ -98,7 +98,7 @@ struct State {
     slots: Option<Slots>,
     queue: Queue<Arc<ActiveScope>>,
     tickets: VecDeque<Ticket>,
-    /// The user for whose requests the tickets in hand are, under a rule with `each_user`.
+    /// The user of the tickets in hand, under a rule with `each_user`.
     user: Option<Arc<str>>,
     /// The users whose limits were reported within the last minute.
     reported_users: HashMap<Arc<str>, Instant>,
@@ -109,32 +109,31 @@ struct State {
     /// The scope of the latest request.
     latest: Option<Arc<ActiveScope>>,
     returned: Vec<i64>,
-    /// Tickets that may not be used any more and are to be returned once they are due.
+    /// Tickets that may no longer be used. They are returned once they are due.
     voided: Vec<Ticket>,
     /// Due tickets for the next requests.
     spare: Spare,
     has_scheduler: bool,
-    /// Not before this moment is there another ticket.
+    /// No ticket is available before this moment.
     come_back: Option<Instant>,
     /// While the lease has expired and the store is away: no call before this time.
     look_again: Option<Instant>,
-    /// With this many tickets left, more are requested.
+    /// When no more than this many tickets are left, more are requested.
     refill: usize,
-    /// Most tickets per call; 0 = no bound of its own.
+    /// Most tickets per call; 0 = no limit of its own.
     most: usize,
-    /// While filling up: when to request more, but before the last ticket is due.
+    /// While filling up: the time of the next call, unless the last ticket is due earlier.
     fill_at: Option<Instant>,
     /// Whether the latest reply came from local mode, because the store was away.
     local: bool,
     /// Members that wait for the bucket, as last known.
     members: u32,
-    /// The limits have changed: the tickets that the bucket handed out ahead under the old ones are
-    /// void.
+    /// The limits have changed, so tickets handed out ahead under the old limits are void.
     start_over: bool,
-    /// How long before a ticket is due a call must be sent to reach the store in time: a smoothed
-    /// round trip, because the reply's latency delays tickets here.
+    /// How long before a ticket is due a call must be sent: a smoothed round trip, because the latency of the reply
+    /// delays tickets here.
     lead: Duration,
-    /// How many requests had their turn.
+    /// How many requests have been released.
     turns: u64,
     /// The release time of the next held request, if the rule has no rate and ramps up after a
     /// cooldown.
@@ -148,7 +147,7 @@ pub(super) struct BucketQueue {
     pub(super) entry: ArcSwap<Entry>,
     /// The key of the bucket.
     key: Arc<str>,
-    /// Its name among the queues of the fleet that share its slots.
+    /// Its name among the fleet's queues that share its slots.
     name: Arc<str>,
     /// The cooldown of all its requests; `None` if scopes with cooldowns of their own share the bucket.
     only: Option<Arc<LocalCooldown>>,
@@ -156,14 +155,15 @@ pub(super) struct BucketQueue {
     pub(super) wake: Arc<Wake>,
     /// The learned rate, as last known.
     learned: Mutex<learn::KnownRate>,
-    /// How often it is an event that requests wait for slots.
+    /// Limits the events about requests that wait for slots.
     full_reported: LogThrottle,
-    /// When the bucket is full again if no other member takes from it, and that of each user with limits of its own.
+    /// When the bucket is full again if no other member takes from it, for the rule and for each user with limits of
+    /// its own.
     full_at: Mutex<HashMap<Option<Arc<str>>, Instant>>,
 }
 
 impl BucketQueue {
-    /// A queue for the bucket `key`. `only`: the cooldown of all its requests, if there is but one.
+    /// A queue for the bucket `key`. `only`: the cooldown of all its requests, if they share one.
     pub(super) fn new(
         shared: Arc<GateContext>,
         entry: Arc<Entry>,
@@ -202,7 +202,7 @@ impl BucketQueue {
         self.only.is_none() || self.entry.load().rule.limits.is_unlimited()
     }
 
-    /// A permit without waiting, if there is one without a call.
+    /// A permit without waiting, if one is available without a call.
     pub(super) fn try_now(
         self: &Arc<Self>,
         scope: &Arc<ActiveScope>,
@@ -258,7 +258,8 @@ impl BucketQueue {
         Some(Grant::new(scope, entry, ticket, slot))
     }
 
-    /// The epoch of a ticket in hand. A trip of the only cooldown voids it; if scopes share the bucket, it serves another.
+    /// The epoch of a ticket in hand. A trip of the only cooldown voids the ticket. If scopes share the bucket, it
+    /// serves another.
     fn epoch_in_hand(&self, epoch: u64) -> u64 {
         if self.only.is_some() { epoch } else { 0 }
     }
@@ -306,13 +307,13 @@ impl BucketQueue {
         });
     }
 
-    /// The next ticket may be due at another time than the store said, so it is requested again.
+    /// The next ticket may be due at another time than the store said, so asks again.
     pub(super) fn ask_again(&self) {
         self.state.lock().come_back = None;
         self.wake.now();
     }
 
-    /// The store is back: requests tickets again for those that wait for this member's own share.
+    /// The store is back: asks again for the requests that wait for this member's own share.
     pub(super) fn store_is_back(&self) {
         let mut state = self.state.lock();
         if state.local {
@@ -322,7 +323,7 @@ impl BucketQueue {
         }
     }
 
-    /// Applies a manual change that was made here.
+    /// Applies a manual change that was made at this member.
     pub(super) fn rate_overridden(&self, learned: learn::KnownRate, who: Option<Arc<str>>) {
         let old = std::mem::replace(&mut *self.learned.lock(), learned);
         self.report_learned(old.rate, learned, true, who);
@@ -330,7 +331,7 @@ impl BucketQueue {
         self.ask_again();
     }
 
-    /// Whether held requests of a rule without a rate are still being spread over the climb after a cooldown.
+    /// Whether held requests of a rule without a rate are still being spread over the ramp after a cooldown.
     fn is_spreading(&self, scope: &ActiveScope, rule: &Rule) -> bool {
         rule.cooldown.as_ref().is_some_and(|policy| {
             !policy.ramp.is_zero()
@@ -344,7 +345,7 @@ impl BucketQueue {
         self.state.lock().queue.of_scope(scope)
     }
 
-    /// How many requests are held that have no ticket yet.
+    /// How many held requests have no ticket yet.
     pub(super) fn unserved(&self) -> usize {
         let state = self.state.lock();
         state.queue.len().saturating_sub(state.tickets.len())
@@ -411,7 +412,7 @@ impl BucketQueue {
         Ok(outcome)
     }
 
-    /// The client of a held request has left.
+    /// The client of a held request has disconnected.
     pub(super) fn leave(&self, seq: u64) {
         self.entry.load().metrics.held_gone.inc();
         if self.state.lock().queue.remove(seq).is_some() {
@@ -419,8 +420,8 @@ impl BucketQueue {
         }
     }
 
-    /// The ticket of a cancelled request goes to the next request, now or never. A ticket that is
-    /// used later than it was due would add to those that are due then.
+    /// Passes the ticket of a cancelled request to the next request, immediately or never. A late ticket would add to
+    /// those that are due then.
     pub(super) fn take_back(&self, scope: &ActiveScope, ticket: Ticket) {
         let entry = self.entry.load();
         let limits = &entry.rule.limits;
@@ -444,8 +445,7 @@ impl BucketQueue {
         self.wake.now();
     }
 
-    /// A reload: the queue continues under the new rule. The reply to a call under the old one may
-    /// come later; its times are ignored too.
+    /// Continues under a reloaded rule. The reply to a call under the old rule may arrive later; its times are ignored.
     pub(super) fn set_entry(&self, entry: Arc<Entry>) {
         let now = clock::now();
         let new_limits = self.entry.load().rule.limits != entry.rule.limits;
@@ -477,8 +477,8 @@ impl BucketQueue {
 }
 
 impl State {
-    /// The limits have changed: what waits for a time under the old ones (an hour away, perhaps) gets
-    /// a new one. The bucket of such a rule is empty, so no saved tokens are lost.
+    /// The limits have changed. Requests that wait for a time under the old limits, perhaps an hour away, get a new
+    /// time. The bucket of such a rule is empty, so no saved tokens are lost.
     fn forget_old_limits(&mut self, now: Instant) {
         let due_later = |ticket: &Ticket| ticket.at > now;
         let waits = self.come_back.take().is_some_and(|at| at > now);

@@ -1,11 +1,10 @@
-//! A member's knowledge of one cooldown. Pure, so that tests can try every order of events.
+//! A member's cached copy of one cooldown. Pure, so that tests can try every order of events.
 //!
-//! - An older epoch changes nothing. Within an epoch a scope that is open stays open, since only a trip closes it, and
-//!   that begins another epoch.
-//! - News are hints. A trip closes the scope at once, but no news open it. The member then reads
-//!   the store and believes that. A reply to a call from before the hint is ignored.
-//! - Each call sends the cached state ([`CooldownCache::known`]), which repairs a store that lost
-//!   it.
+//! - An older epoch changes nothing. Within an epoch an open scope stays open, because only a trip closes it, and a
+//!   trip starts another epoch.
+//! - News are hints. A trip closes the scope at once, but no news open it. The member then reads the store and trusts
+//!   the result. A reply to a call from before the hint is ignored.
+//! - Each call sends the cached state ([`CooldownCache::known`]), which repairs a store that lost it.
 //!
 //! Times are of the member's own clock ([`Moment`]).
 
@@ -18,9 +17,9 @@ use crate::{
 /// How the scope handles requests, as far as this member knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CachedPhase<T> {
-    /// They go.
+    /// Requests are sent.
     Open,
-    /// They are held until then.
+    /// Requests are held until this moment.
     Cooling(T),
     /// A probe is in flight; ask again at this time at the latest.
     Probing(T),
@@ -39,7 +38,7 @@ pub struct CooldownCache<T> {
     hint: Option<Hint<T>>,
 }
 
-/// News of a trip without confirmation so far.
+/// News of a trip that are not confirmed yet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Hint<T> {
     epoch: u64,
@@ -101,8 +100,8 @@ impl<T: Moment> CooldownCache<T> {
         self.hint.is_some()
     }
 
-    /// The state for a store that may have lost it. A cooldown or probe that ended more than `keep`
-    /// microseconds ago is omitted, because the store does not keep it longer either.
+    /// The state for a store that may have lost it. It omits a cooldown or probe that ended more than `keep`
+    /// microseconds ago, because the store does not keep it longer either.
     #[must_use]
     pub fn known(&self, now: T, keep: i64) -> KnownCooldown {
         let is_old = |end: T| end.until(now) > keep;
@@ -115,8 +114,8 @@ impl<T: Moment> CooldownCache<T> {
             CachedPhase::Probing(end) => KnownPhase::Probing(now.until(end)),
             CachedPhase::Ask => KnownPhase::Probing(0),
         };
-        // An unconfirmed trip is sent as the next epoch. Any real one is later, because its number
-        // is the store's time.
+        // An unconfirmed trip is sent as the next epoch. Any real epoch is later, because its number is the store's
+        // time.
         let hinted = self.hint.is_some_and(|hint| hint.epoch > self.epoch);
         let epoch = self.epoch + u64::from(hinted && phase != KnownPhase::Open);
         KnownCooldown { epoch, phase, holds_probe: self.holds_probe }
@@ -163,7 +162,7 @@ impl<T: Moment> CooldownCache<T> {
         self.set(peeked.epoch, phase, peeked.streak, now)
     }
 
-    /// Takes a hint. A trip closes the scope, for at most `longest` microseconds.
+    /// Applies a hint. A trip closes the scope, for at most `longest` microseconds.
     pub fn pushed(&mut self, news: &ScopeNews, longest: i64, now: T) -> Effect {
         let latest = self.hint.map_or(self.epoch, |hint| hint.epoch.max(self.epoch));
         match news.what {
@@ -185,7 +184,7 @@ impl<T: Moment> CooldownCache<T> {
         }
     }
 
-    /// The store was away and is back, or news were lost: the outcome of a probe must be read.
+    /// The outcome of a probe must be read: the store was away, or news were lost.
     pub fn recheck_probe(&mut self) {
         if matches!(self.phase, CachedPhase::Probing(_)) {
             self.phase = CachedPhase::Ask;
@@ -208,7 +207,7 @@ impl<T: Moment> CooldownCache<T> {
         if late {
             return Effect::default();
         }
-        // A new member treats an open scope as open, and knows of no earlier cooldown.
+        // A new member treats an open scope as open, and knows no earlier cooldown.
         let reopened =
             phase == CachedPhase::Open && self.phase != CachedPhase::Open && self.epoch > 0;
         if reopened {
@@ -232,7 +231,7 @@ pub fn allows(word: u64, epoch: u64, probe: bool) -> bool {
     word >> 1 == epoch && (probe || word & 1 == 0)
 }
 
-/// The state of a cooldown that ends at `until` of the store's clock; 0 = there is none.
+/// The state of a cooldown that ends at `until` on the store's clock; 0 = there is none.
 fn gateway_until<T: Moment>(until: i64, store_now: i64, now: T) -> CachedPhase<T> {
     match until {
         0 => CachedPhase::Open,

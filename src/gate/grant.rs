@@ -1,7 +1,7 @@
-//! What a request gets from the queue: its ticket, its scope and its slot.
+//! A grant: the ticket, scope and slot that a request gets from the queue.
 //!
-//! A grant that is dropped returns its unused parts: its slot, its ticket if nothing was sent, or the right to probe. hyper
-//! drops the future of a request whose client disconnects, so this is common.
+//! A grant returns its unused parts on drop: its slot, its ticket if nothing was sent, or the right to probe. This is
+//! common, because hyper drops the future of a request whose client disconnects.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     runtime::clock,
 };
 
-/// A ticket with its scope, which passes from the queue to a request.
+/// A ticket with its scope, passed from the queue to a request.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) scope: Arc<ActiveScope>,
@@ -27,7 +27,7 @@ pub(super) struct Grant {
     pub(super) slot: Option<Box<Slot>>,
 }
 
-/// How far a grant is used up.
+/// How much of a grant is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GrantState {
     Unsent,
@@ -58,13 +58,13 @@ impl Grant {
         Report { probe, oks, draw: fastrand::f64(), ..Report::new(epoch, answer) }
     }
 
-    /// Whether it may still be used: no cooldown has tripped since, and this member would know of one.
+    /// Whether it may still be used: no cooldown has tripped since, and this member would know about it.
     pub(super) fn allows(&self) -> bool {
         let Ticket { epoch, probe, .. } = self.ticket;
         self.scope.cooldown.allows(epoch, probe) && self.scope.is_in_touch()
     }
 
-    /// Whether the moment of its ticket has passed by more than the slack.
+    /// Whether its ticket is late by more than the slack.
     pub(super) fn is_late(&self) -> bool {
         self.ticket.id != 0 && self.ticket.is_late(clock::now())
     }
@@ -77,7 +77,7 @@ impl Grant {
             return;
         }
         if self.ticket.probe {
-            // Without a runtime the process is ending, and the probe's lease with it.
+            // Without a runtime the process is ending, and the probe's lease expires.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 let report = self.report(Answer::Nothing, 0);
                 runtime.spawn(deliver(Arc::clone(&self.scope), report, None));

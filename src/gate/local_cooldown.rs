@@ -40,20 +40,20 @@ pub(super) struct LocalCooldown {
     cache: Mutex<CooldownCache<Instant>>,
     /// When the store last replied.
     heard: Mutex<Instant>,
-    /// When it was closed, by one cooldown or by several without a break.
+    /// When it was closed, by one cooldown or by several in a row.
     closed: Mutex<Option<Instant>>,
     /// The queues with requests of this scope. They are woken when it changes.
     queues: Mutex<Vec<Weak<Wake>>>,
-    /// The latest epoch whose trip was reported as an event. Both news and a read may contain it,
-    /// but it is reported once.
+    /// The latest epoch whose trip was reported as an event. News and a read may both contain it, but it is reported
+    /// once.
     reported: AtomicU64,
     /// Plain refusals in a row.
     refusals: Mutex<Refusals>,
-    /// Whether the latest response was a good page, so that there is nothing to count.
+    /// Whether the latest response was a good page, so that there is no refusal to count.
     well: AtomicBool,
     /// The limit that the site names, as this member last reported it.
     site_limit: Mutex<SiteLimitReport>,
-    /// How often that is an event.
+    /// Limits the events about the site's limit.
     announced: LogThrottle,
     /// Whether the current cooldown is a pause that the site requested.
     paused: AtomicBool,
@@ -64,9 +64,9 @@ pub(super) struct LocalCooldown {
 /// The last report of the limit that a site announces.
 #[derive(Debug, Default)]
 struct SiteLimitReport {
-    /// The ceiling, and until when it is true.
+    /// The ceiling, and when it expires.
     ceiling: Option<(f64, Instant)>,
-    /// The ceiling of its `robots.txt`, and until when it is true.
+    /// The ceiling of its `robots.txt`, and when it expires.
     delay: Option<(f64, Instant)>,
 }
 
@@ -78,7 +78,7 @@ const ANNOUNCED: Duration = Duration::from_secs(3_600);
 /// Number of blank addresses that are remembered: more than any sensible `after`.
 const BLANKS: usize = 64;
 
-/// Beyond this number of queues, dropped ones are removed whenever the number has doubled.
+/// Above this number of queues, dropped ones are removed each time the number has doubled.
 const SWEEP_FROM: usize = 8;
 
 impl LocalCooldown {
@@ -128,7 +128,7 @@ impl LocalCooldown {
         self.cache.lock().phase()
     }
 
-    /// Whether a cooldown is in force now, or a probe out.
+    /// Whether a cooldown is in force, or a probe in flight.
     pub(super) fn is_closed(&self) -> bool {
         match self.phase() {
             CachedPhase::Cooling(until) | CachedPhase::Probing(until) => until > clock::now(),
@@ -149,7 +149,7 @@ impl LocalCooldown {
         self.cache.lock().opened()
     }
 
-    /// For how long it has been closed, by one cooldown after the other; zero if it is open.
+    /// How long it has been closed, by one or several cooldowns in a row; zero if it is open.
     pub(super) fn closed_for(&self) -> Duration {
         self.closed.lock().map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -161,12 +161,12 @@ impl LocalCooldown {
         self.cache.lock().known(clock::now(), keep)
     }
 
-    /// Whether news wait for their confirmation.
+    /// Whether news of a trip are not confirmed yet.
     pub(super) fn is_hinted(&self) -> bool {
         self.cache.lock().is_hinted()
     }
 
-    /// From now on also wakes this queue with every change.
+    /// Also wakes this queue with every change from now on.
     pub(super) fn wakes(&self, queue: &Arc<Wake>) {
         let mut queues = self.queues.lock();
         if queues.len() >= SWEEP_FROM && queues.len().is_power_of_two() {
@@ -184,7 +184,7 @@ impl LocalCooldown {
         true
     }
 
-    /// A good page came.
+    /// A good page was returned.
     pub(super) fn answered(&self) {
         if !self.well.load(Ordering::Relaxed) {
             self.refusals.lock().answered();
@@ -192,7 +192,7 @@ impl LocalCooldown {
         }
     }
 
-    /// Counts a plain refusal. Returns whether that makes a wall.
+    /// Counts a plain refusal. Returns whether the run is a wall.
     pub(super) fn refused(&self, how: PlainRefusal, page: u64) -> bool {
         self.well.store(false, Ordering::Relaxed);
         self.refusals.lock().refused(how, page)
@@ -221,30 +221,30 @@ impl LocalCooldown {
         (hold.is_some() || ceiling.is_some()).then_some(Named { ceiling, hold })
     }
 
-    /// Takes over the limit of a `robots.txt`, which fields that allow more do not raise.
+    /// Records the limit of a `robots.txt`. Header fields that allow more do not raise it.
     pub(super) fn note_delay(&self, said: &SiteLimit, cost: u32) {
         let Some(ceiling) = said.ceiling else { return };
         let rate = ceiling.rate * f64::from(cost);
         self.site_limit.lock().delay = Some((rate, clock::now() + ceiling.lasts));
     }
 
-    /// The rate that is worth an event: the first that a site names, and one now and then.
+    /// The rate to report as an event: the first that a site announces, and later ones now and then.
     pub(super) fn announces(&self, named: &Named) -> Option<f64> {
         named.ceiling.filter(|_| self.announced.allows()).map(|ceiling| ceiling.rate)
     }
 
-    /// The rate that the site names, as far as this member knows, in tokens per second.
+    /// The rate that the site announces, as far as this member knows, in tokens per second.
     pub(super) fn named(&self) -> Option<f64> {
         let last = self.site_limit.lock();
         last.ceiling.filter(|(_, until)| clock::now() < *until).map(|(rate, _)| rate)
     }
 
-    /// A cooldown began for this reason.
+    /// Records the cause of a new cooldown.
     pub(super) fn pauses(&self, cause: Option<Cause>) {
         self.paused.store(cause.is_some_and(Cause::is_pause), Ordering::Relaxed);
     }
 
-    /// Whether the cooldown that is over was a pause, which ends by itself. True once.
+    /// Whether the last cooldown was a pause, which ends by itself. True only once.
     pub(super) fn was_paused(&self) -> bool {
         self.paused.swap(false, Ordering::Relaxed)
     }
@@ -303,12 +303,12 @@ impl LocalCooldown {
         self.reported.swap(epoch, Ordering::Relaxed) != epoch
     }
 
-    /// Takes a hint; true if the store must be read now. A trip closes the scope for at most `longest`.
+    /// Applies a hint; true if the store must be read now. A trip closes the scope for at most `longest`.
     pub(super) fn pushed(&self, news: &ScopeNews, longest: Duration) -> bool {
         self.update(|cache, now| cache.pushed(news, clock::micros(longest), now)).confirm
     }
 
-    /// The store was away and is back, or news were lost: a closed scope is read again at once.
+    /// The store was away, or news were lost: a closed scope is read again at once.
     pub(super) fn recheck_probe(&self) {
         self.update(|cache, _| {
             cache.recheck_probe();
@@ -340,8 +340,8 @@ impl LocalCooldown {
     }
 }
 
-/// A time of the store's clock on this process's clock. The reply took time to arrive, so the
-/// result is slightly late and never early.
+/// Converts a time of the store's clock to this process's clock. The reply took time to arrive, so the result is
+/// slightly late and never early.
 pub(super) fn moment(store: i64, now: i64) -> Instant {
     clock::now() + clock::from_micros(store.saturating_sub(now))
 }
@@ -354,7 +354,7 @@ pub(super) struct Wake {
 }
 
 impl Wake {
-    /// Something has happened to the queue.
+    /// Wakes the scheduler: something has happened to the queue.
     pub(super) fn now(&self) {
         self.notify.notify_one();
     }

@@ -1,7 +1,7 @@
-//! Applies the fleet's news at the gate: what other members did, and whether the store is reachable.
+//! Applies the fleet's news at the gate: events of other members, and whether the store is reachable.
 //!
-//! Push messages arrive at most once. When some may have been lost, a separate task reads every scope
-//! again while news are applied: the later epoch counts.
+//! Push messages arrive at most once. If some may have been lost, a separate task reads every scope again while further
+//! news are applied; the later epoch counts.
 
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ use crate::{
     store::{Backend, News, ScopeNews, Shard, What},
 };
 
-/// Number of scopes that are read at the same time: many in one round trip, and far fewer than the store's client
-/// queues.
+/// Number of scopes that are read at the same time: many per round trip, and far fewer than the store's client queues.
 const READS: usize = 256;
 
 impl Gate {
@@ -55,9 +54,9 @@ impl Gate {
         }
     }
 
-    /// Applies a hint about a scope, reads the scope, and emits the event, even if this member has
-    /// no requests for it. This member's own news often arrive before the reply to the report that
-    /// caused them: a trip closes the scope at once, and the reply confirms it.
+    /// Applies a hint about a scope, reads the scope, and emits the event, even if this member has no requests for it.
+    /// A member's own news often arrive before the reply to its report: a trip closes the scope at once, and the reply
+    /// confirms it.
     fn hear(&self, news: ScopeNews) {
         let table = self.table.load();
         let Some(entry) = table.entries.iter().find(|entry| entry.rule.name == news.rule) else {

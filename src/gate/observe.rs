@@ -1,4 +1,4 @@
-//! `mode: observe`: counts and reports what would have been done with a request, without doing it.
+//! `mode: observe`: counts and reports the action on a request without taking it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,13 +11,13 @@ use crate::{
     store::{Ask, Phase, Store as _},
 };
 
-/// Between two events about the same thing in a scope: the metrics count every request.
+/// Minimum time between two events about the same fact in a scope. The metrics count every request.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// Actions without a report so far.
+/// Observed actions without a report so far.
 pub(super) type Unreported = [Tally; Observed::ALL.len()];
 
-/// Requests that would have met one action.
+/// Requests with the same observed action.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     reported: Option<Instant>,

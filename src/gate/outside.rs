@@ -10,9 +10,8 @@ use super::{
 use crate::{classify::verdict::Judgement, runtime::clock, store::Store as _, target::Target};
 
 impl Gate {
-    /// Holds a request that does not go through the proxy, and returns how long it was held. Its
-    /// token is used up. A probe stays in flight until [`Self::report_outside`] reports its
-    /// response, or until its lease ends.
+    /// Holds a request that does not go through the proxy, and returns how long it was held. Its token is used. A probe
+    /// stays in flight until [`Self::report_outside`] reports its response or its lease ends.
     ///
     /// # Errors
     /// As [`Self::hold`].
@@ -49,8 +48,7 @@ impl Gate {
         if scope.cooldown.open_epoch().is_none()
             && let Ok(peeked) = self.shared.store.peek(&scope.stored).await
         {
-            // A client that has not acquired a token knows no epoch, and a report without one would
-            // count as late.
+            // A client that has not acquired a token knows no epoch, and a report without an epoch would count as late.
             scope.cooldown.peeked(&peeked, asked);
         }
         let probe = scope.outside_probe.lock().take();

@@ -1,4 +1,4 @@
-//! How a site bears the load, as this member measures it for rules with `overload: ease`.
+//! This member's measurement of a site's load, for rules with `overload: ease`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     runtime::clock::{self, Instant},
 };
 
-/// What is measured of one scope. Boxed: few rules ask.
+/// The measurement of one scope. Boxed, because few rules use it.
 #[derive(Debug, Default)]
 pub(super) struct Metering(Mutex<Option<Box<Measured>>>);
 
@@ -36,8 +36,8 @@ impl Metering {
         meter.sent(clock::micros(since.elapsed()));
     }
 
-    /// A request that was sent has its answer, whose head came after the time `took`; what to report to the store, if
-    /// anything. `asked`: the store wants to know.
+    /// Records the response to a request. `took` is the time until its head. Returns a report for the store, if one is
+    /// due. `asked`: the store wants a report in any case.
     pub(super) fn answered(
         &self,
         entry: &Entry,
@@ -58,7 +58,7 @@ impl Metering {
     }
 }
 
-/// What an answer to a request that was sent says about the load.
+/// What a response says about the load.
 fn outcome(judgement: &Judgement, took: Option<Duration>) -> Outcome {
     let status = judgement.status.unwrap_or_default();
     match judgement.verdict {

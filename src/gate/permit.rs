@@ -37,11 +37,11 @@ pub struct Permit {
     request: Request,
     held: Duration,
     observe: bool,
-    /// How the response refuses the page, if only its status says so.
+    /// How the response refuses the page, if only its status shows it.
     refusal: Option<PlainRefusal>,
-    /// What the site says about its limit. Boxed: few do.
+    /// What the site says about its limit. Boxed, because few sites do.
     site_limit: Option<Box<SiteLimit>>,
-    /// When the first byte of the response came.
+    /// The time until the first byte of the response.
     took: Option<Duration>,
 }
 
@@ -72,8 +72,8 @@ impl Permit {
         self.held
     }
 
-    /// How long from now until the scope is free again, as far as this member knows without a call; `None` under
-    /// `mode: observe`, which holds nothing.
+    /// How long from now until the scope is free again, as far as this member knows without a call; `None` under `mode:
+    /// observe`, which never holds requests.
     #[must_use]
     pub fn next_in(&self) -> Option<Duration> {
         let Self { grant, request, .. } = self;
@@ -86,32 +86,32 @@ impl Permit {
         &self.grant.entry
     }
 
-    /// The check directly before the first byte goes to the site. False if a cooldown has tripped since the grant, or
-    /// if the ticket or the slot is void: the request must not be sent, see [`Permit::again`].
+    /// The last check before the first byte goes to the site. False if a cooldown has tripped since the grant, or if
+    /// the ticket or the slot is void. Then the request must not be sent; see [`Permit::again`].
     #[must_use]
     pub fn may_send(&mut self) -> bool {
         !self.is_late() && self.may_open()
     }
 
-    /// The slot that counts the request as under way (`parallel`). Keep it until the response is over.
+    /// The slot that counts the request as in flight (`parallel`). Keep it until the response is complete.
     #[must_use]
     pub fn take_slot(&mut self) -> Option<Box<Slot>> {
         self.grant.slot.take()
     }
 
-    /// A new connection took this long. That does not make the request late; otherwise every ticket for a distant site
-    /// would be void.
+    /// A new connection took this long. That time does not make the request late. Otherwise every ticket for a distant
+    /// site would be void.
     pub fn connected(&mut self, took: Duration) {
         self.grant.ticket.at += took;
     }
 
-    /// Whether the moment of its ticket has passed by more than the slack.
+    /// Whether its ticket is late by more than the slack.
     #[must_use]
     pub fn is_late(&self) -> bool {
         !self.observe && self.grant.is_late()
     }
 
-    /// The same check for a tunnel: it used its ticket when it began to connect.
+    /// The same check for a tunnel, which used its ticket when it began to connect.
     #[must_use]
     pub fn may_open(&mut self) -> bool {
         let slot = self.grant.slot.as_ref().filter(|_| !self.observe);
@@ -131,8 +131,8 @@ impl Permit {
         may
     }
 
-    /// The request does not go through the proxy. Its ticket is used up, and [`super::Gate::report_outside`] reports
-    /// the outcome of a probe.
+    /// The request does not go through the proxy. Its ticket is used, and [`super::Gate::report_outside`] reports the
+    /// outcome of a probe.
     pub(super) fn go_outside(self) {
         let Grant { scope, ticket, .. } = &self.grant;
         if ticket.probe {
@@ -155,47 +155,47 @@ impl Permit {
         self.request.deadline = self.request.since + self.grant.entry.rule.max_wait;
     }
 
-    /// Back to the head of the queue, after a trip or for a retry of a blocked answer.
+    /// Returns to the head of the queue, after a trip or to retry a blocked response.
     ///
     /// # Errors
     /// As [`super::Gate::hold`]; the time held before counts towards `max_wait`.
     pub async fn again(&mut self) -> Result<(), Refused> {
         let scope = Arc::clone(&self.grant.scope);
-        // Returned before it waits, because a quota may need this very token.
+        // Returned before the wait, because a quota may need this very token.
         self.grant.return_unused();
         self.grant = wait(&scope, &self.request, true).await?;
         self.held = self.request.since.elapsed();
         Ok(())
     }
 
-    /// The site announces this limit. It is reported with the verdict.
+    /// Records the limit that the site announces. It is reported with the verdict.
     pub fn hear_limit(&mut self, said: Option<SiteLimit>) {
         self.site_limit = said.map(Box::new);
     }
 
-    /// The head of the response came after so long.
+    /// Records the time until the head of the response.
     pub fn hear_time(&mut self, took: Duration) {
         self.took = Some(took);
     }
 
-    /// The response refuses the page in this way, if only its status says so.
+    /// Records how the response refuses the page, if only its status shows it.
     pub fn hear_refusal(&mut self, refusal: Option<PlainRefusal>) {
         self.refusal = refusal;
     }
 
-    /// Whether a plain refusal is a wall's; `None` if the response is not a plain refusal.
+    /// Whether a plain refusal is part of a wall; `None` if the response is not a plain refusal.
     fn is_walled(&mut self, judgement: &Judgement) -> Option<bool> {
         let refusal = self.refusal.take().filter(|_| judgement.verdict == Verdict::Ok)?;
-        // A probe must find out whether the site has recovered.
+        // A probe must show whether the site has recovered.
         let probes = self.grant.ticket.probe && refusal == PlainRefusal::Busy;
-        // A site that strains under the load lowers the rate.
+        // An overloaded site lowers the rate instead.
         if self.grant.entry.rule.eases && refusal == PlainRefusal::Busy {
             return Some(probes);
         }
         Some(self.grant.scope.cooldown.refused(refusal, self.address()) || probes)
     }
 
-    /// Reports how often the site wants to be asked, by its `robots.txt`. Call it after the verdict.
+    /// Reports the request rate that the site's `robots.txt` asks for. Call it after the verdict.
     pub async fn tell_delay(&mut self, said: SiteLimit) {
         let scope = Arc::clone(&self.grant.scope);
         scope.cooldown.note_delay(&said, self.grant.entry.rule.limits.cost);
@@ -207,7 +207,7 @@ impl Permit {
         shared.store.spawn(deliver(scope, report, None)).await.ok();
     }
 
-    /// What the site says about its limit, if the fleet does not know it.
+    /// What the site says about its limit, if the fleet does not know it yet.
     fn named(&mut self) -> Option<Named> {
         let said = self.site_limit.take()?;
         let Grant { scope, entry, .. } = &self.grant;
@@ -269,18 +269,18 @@ impl Permit {
         let oks = if answer == Answer::Nothing { 0 } else { scope.cooldown.take_oks() };
         let report = Report { named, error, load, ..self.grant.report(answer, oks) };
         let seen = Seen { target: self.request.target.clone(), judgement: judgement.clone() };
-        // A task of its own, because the client may disconnect.
+        // A separate task, because the client may disconnect.
         let shared = Arc::clone(&scope.shared);
         shared.store.spawn(deliver(scope, report, Some(seen))).await.ok();
     }
 
-    /// What to report to the store about the load, if its rule asks for it.
+    /// The report on the load for the store, if the rule uses it.
     fn strain(&self, judgement: &Judgement) -> Option<Tally> {
         let Grant { scope, entry, state, .. } = &self.grant;
         if self.observe || *state != GrantState::Sent {
             return None;
         }
-        // All members are to be counted while the rate is eased.
+        // While the rate is eased, all members must be counted.
         let asked = scope.queue.learned().why == learn::RateReason::Overload;
         scope.metering.answered(entry, judgement, self.took, asked)
     }
@@ -291,7 +291,7 @@ impl Permit {
         self.report(&judgement).await;
     }
 
-    /// Counts the signatures that matched and decided nothing. So a bad one shows before it decides.
+    /// Counts the signatures that matched without deciding, so that a bad signature shows before it decides.
     fn count_marks(&self, judgement: &Judgement) {
         let metrics = &self.grant.scope.shared.metrics;
         for signature in &judgement.decoys {
@@ -304,7 +304,8 @@ impl Permit {
         }
     }
 
-    /// What the judgement means for the cooldown; `None` if there is nothing to report. A block counts `least` at least.
+    /// The effect of the judgement on the cooldown; `None` if there is nothing to report. A block counts at least
+    /// `least`.
     fn weigh(&self, judgement: &Judgement, least: f64) -> Option<Answer> {
         let grant = &self.grant;
         let policy = grant.entry.rule.cooldown.as_ref()?;
@@ -318,7 +319,7 @@ impl Permit {
                 {
                     Answer::Nothing
                 } else {
-                    // A block that comes with the state of the limit names its wait too.
+                    // A block that also announces the state of the limit names its wait.
                     let hold = self.site_limit.as_ref().and_then(|said| said.hold);
                     let retry_after = judgement.retry_after.or(hold).map_or(0, clock::micros);
                     let (sure, verdict) = (is_sure(judgement), judgement.verdict);
@@ -340,8 +341,8 @@ impl Permit {
         (!silent).then_some(answer)
     }
 
-    /// A plain refusal among good pages counts for nothing, unless the rule lists its status. With a learned rate, the share of 503s
-    /// counts.
+    /// A plain refusal among good pages does not count, unless the rule lists its status. With a learned rate, the
+    /// share of 503s counts.
     fn weigh_refusal(&self, judgement: &Judgement, is_busy: bool) -> Option<Answer> {
         let rule = &self.grant.entry.rule;
         let policy = rule.cooldown.as_ref()?;
@@ -353,7 +354,7 @@ impl Permit {
         counts.then_some(Answer::Refusal)
     }
 
-    /// A connection that failed at a site that answered before.
+    /// A failed connection to a site that answered before.
     fn silence(&self, judgement: &Judgement, policy: &CooldownPolicy) -> Option<Answer> {
         let silence = policy.silence?;
         let verdict = judgement.verdict;
@@ -419,7 +420,7 @@ pub(super) async fn wait(
     }
 }
 
-/// The judgement of a plain refusal of all pages at once.
+/// The judgement of a refusal that affects all pages at once.
 fn refused(judgement: &Judgement) -> Judgement {
     let status = judgement.status.unwrap_or_default();
     let evidence = Evidence {
@@ -436,7 +437,7 @@ fn refused(judgement: &Judgement) -> Judgement {
     }
 }
 
-/// A recognised wall, or a block that names its wait, is a sure sign. A plain refusal may concern one page only.
+/// A recognised wall, or a block that names its wait, is a sure sign. A plain refusal may concern only one page.
 fn is_sure(judgement: &Judgement) -> bool {
     judgement.retry_after.is_some()
         || judgement.confidence == Confidence::High && judgement.verdict != Verdict::BlankPage

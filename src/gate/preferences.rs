@@ -44,18 +44,18 @@ pub struct Preferences {
 
 /// The rank of a request in the queue.
 ///
-/// A waiting request rises one step of urgency every tenth of `max_wait`, so that none starves. All
-/// rise alike, so the order of two requests never changes: it is the order of their arrivals, where
-/// each is delayed by the steps between its urgency and the highest.
+/// A waiting request rises one step of urgency every tenth of `max_wait`, so none starves. All rise alike, so the order
+/// of two requests never changes. It is the order of their arrivals, each delayed by the number of steps between its
+/// urgency and the highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// `None` comes before all others.
+    /// `None` comes first.
     delayed: Option<Instant>,
     pub(super) urgency: Urgency,
 }
 
 impl Rank {
-    /// For a request that lost its permit: it goes first.
+    /// The rank of a request that lost its permit: it is released first.
     pub(super) const FIRST: Self = Self { delayed: None, urgency: Urgency::MOST };
 
     pub(super) fn new(arrival: Instant, urgency: Urgency, max_wait: Duration) -> Self {

@@ -1,14 +1,14 @@
-//! The requests that wait for one bucket: their order, and when they give up.
+//! The requests that wait for one bucket: their order, and when they time out.
 //!
-//! - More urgent requests go first ([`Rank`]).
-//! - `fair`: among requests of the same urgency clients take turns, and those of each client go first in, first out. So one
-//!   crawler with a thousand connections does not starve another with one. `fifo`: all of the same urgency are in one
-//!   line.
+//! - More urgent requests are released first ([`Rank`]).
+//! - `fair`: clients take turns among requests of the same urgency, and each client's requests are first in, first out.
+//!   So a crawler with a thousand connections does not starve one with a single connection. `fifo`: all requests of the
+//!   same urgency are in one line.
 //! - A request that lost its permit to a trip keeps its place.
-//! - A user over its own limits (`each_user`) is blocked for a while: its requests keep their order, and those of others
-//!   pass them.
-//! - Each request belongs to a scope `S`. While a scope is closed its requests are parked: they keep their order, and the
-//!   requests of other scopes pass them.
+//! - A user over its own limits (`each_user`) is blocked for a while. Its requests keep their order, and those of
+//!   others pass them.
+//! - Each request belongs to a scope `S`. While a scope is closed its requests are parked: they keep their order, and
+//!   the requests of other scopes pass them.
 
 mod lines;
 
@@ -29,7 +29,7 @@ use crate::{rules::Order, runtime::clock::Instant};
 pub(super) struct Waiter<S> {
     /// Its number in the order of arrival. It keeps the number if it returns.
     pub(super) seq: u64,
-    /// When it gives up, unless the queue decides otherwise.
+    /// When it times out, unless the queue decides otherwise.
     pub(super) deadline: Instant,
     /// When it joined the queue.
     pub(super) since: Instant,
@@ -41,23 +41,23 @@ pub(super) struct Waiter<S> {
     pub(super) sender: oneshot::Sender<Outcome>,
 }
 
-/// A held request without a reply of the store so far. It is not known yet when it could be sent, so
-/// it is not refused, however short its deadline is.
+/// A held request without a reply of the store so far. It is not refused, however short its deadline is, because it is
+/// not yet known when it could be sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unjudged {
     pub(super) deadline: Instant,
-    /// Requests before it on arrival.
+    /// Requests in front of it on arrival.
     pub(super) ahead: usize,
     /// Requests released before its arrival.
     pub(super) turns: u64,
 }
 
-/// The place of a request.
+/// The position of a request.
 #[derive(Debug)]
 struct Place<S> {
     line: Line,
     scope: S,
-    /// When it gives up: later than it asked for as long as it is not judged.
+    /// When it times out. Until it is judged, this is later than its own deadline.
     deadline: Instant,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Queue<S> {
     places: HashMap<u64, Place<S>>,
     /// Requests of each scope.
     counts: HashMap<S, usize>,
-    /// When each gives up.
+    /// The deadline of each request.
     deadlines: BTreeSet<(Instant, u64)>,
     unjudged: BTreeMap<u64, Unjudged>,
 }
@@ -134,14 +134,13 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         self.places.get(&seq).map(|place| &place.scope)
     }
 
-    /// How many requests that are here go before a new one of `client`, `rank` and `scope`, at the worst.
+    /// How many of the current requests are released before a new one of `client`, `rank` and `scope`, at worst.
     pub(super) fn ahead_of(&self, client: &Client, order: Order, rank: Rank, scope: &S) -> usize {
         let lines = self.parked.get(scope).unwrap_or(&self.ready);
         lines.ahead_of(&Line::new(client, order, rank.urgency), rank)
     }
 
-    /// Adds a request. A request that `returns` (it had a permit) goes to the head of its line, and
-    /// its line is next.
+    /// Adds a request. A request that `returns` (it had a permit) goes to the head of its line, and its line is next.
     pub(super) fn push(&mut self, client: &Client, order: Order, waiter: Waiter<S>, returns: bool) {
         let line = Line::new(client, order, waiter.rank.urgency);
         let scope = waiter.scope.clone();
@@ -175,17 +174,17 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         Some(waiter)
     }
 
-    /// Until when a user is blocked.
+    /// When the user is no longer blocked.
     pub(super) fn blocked_until(&self, user: &str) -> Option<Instant> {
         self.blocked.get(user).map(|blocked| blocked.until)
     }
 
-    /// When the first user is not blocked any more.
+    /// When the first user is no longer blocked.
     pub(super) fn first_unblocked(&self) -> Option<Instant> {
         self.blocked.values().map(|blocked| blocked.until).min()
     }
 
-    /// Blocks the requests of a user, and those that come. Returns their numbers.
+    /// Blocks the current and future requests of a user. Returns the numbers of the current ones.
     pub(super) fn block(&mut self, user: &Arc<str>, until: Instant) -> Vec<u64> {
         let is_theirs = |line: &Line| line.user() == Some(user);
         let mut lines = self.blocked.remove(user).map(|old| old.lines).unwrap_or_default();
@@ -202,7 +201,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         self.unblock_if(|blocked| blocked.until <= now);
     }
 
-    /// Resumes all users: the limits have changed.
+    /// Resumes all users, because the limits have changed.
     pub(super) fn unblock_all(&mut self) {
         self.unblock_if(|_| true);
     }
@@ -224,7 +223,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         unjudged.or_else(|| self.places.get(&seq).map(|place| place.deadline))
     }
 
-    /// Parks the requests of a scope, and those that come: it is closed.
+    /// Parks the current and future requests of a closed scope.
     pub(super) fn park(&mut self, scope: &S) {
         if self.parked.contains_key(scope) {
             return;
@@ -239,7 +238,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         self.parked.insert(scope.clone(), lines);
     }
 
-    /// The scope is open: its requests wait for a ticket like all others.
+    /// Resumes a scope: its requests wait for a ticket like all others.
     pub(super) fn resume(&mut self, scope: &S) {
         let Some(lines) = self.parked.remove(scope) else { return };
         if self.ready.len == 0 {
@@ -290,8 +289,8 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         self.remove(seq)
     }
 
-    /// The new request cannot be judged before the store replies. If a reply does not judge it, it
-    /// waits until `latest`.
+    /// Marks a new request that cannot be judged before the store replies. If no reply judges it, it waits until
+    /// `latest`.
     pub(super) fn judge_later(&mut self, seq: u64, unjudged: Unjudged, latest: Instant) {
         self.unjudged.insert(seq, unjudged);
         self.set_deadline(seq, latest);
@@ -302,7 +301,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         self.unjudged.iter().map(|(seq, unjudged)| (*seq, *unjudged)).collect()
     }
 
-    /// A request will go in time; `by` is when it gives up if it does not.
+    /// Marks a request that will be released in time. It times out at `by` otherwise.
     pub(super) fn set_judged(&mut self, seq: u64, by: Instant) {
         if self.unjudged.remove(&seq).is_some() {
             self.set_deadline(seq, by);
@@ -315,7 +314,7 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         self.deadlines.insert((by, seq));
     }
 
-    /// Takes out a request; `None` if it is not here any more.
+    /// Removes a request; `None` if it is no longer here.
     pub(super) fn remove(&mut self, seq: u64) -> Option<Waiter<S>> {
         let Place { line, scope, .. } = self.places.get(&seq)?;
         let (line, scope) = (line.clone(), scope.clone());
@@ -324,12 +323,12 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         Some(waiter)
     }
 
-    /// When the next request gives up.
+    /// When the next request times out.
     pub(super) fn first_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// The latest moment at which one of them may go.
+    /// The latest deadline of all requests.
     pub(super) fn last_deadline(&self) -> Option<Instant> {
         let unjudged = self.unjudged.values().map(|unjudged| unjudged.deadline).max();
         let judged = |(_, seq): &&(Instant, u64)| !self.unjudged.contains_key(seq);
@@ -392,13 +391,13 @@ mod tests {
         }
     }
 
-    /// The rank of a request that comes at `arrival`, if a step of urgency is a second.
+    /// The rank of a request that arrives at `arrival`, if a step of urgency takes a second.
     fn rank_at(arrival: Instant, urgency: u8) -> Rank {
         let urgency = Urgency::new(urgency).expect("0 to 7");
         Rank::new(arrival, urgency, Duration::from_secs(10))
     }
 
-    /// The rank of a request that comes now.
+    /// The rank of a request that arrives now.
     fn rank(urgency: u8) -> Rank {
         rank_at(clock::now(), urgency)
     }
@@ -434,7 +433,7 @@ mod tests {
     fn urgent_requests_go_first_and_each_rises_a_step_with_every_tenth_of_its_wait() {
         for order in [Order::Fair, Order::Fifo] {
             let mut queue = Queue::default();
-            // Urgency 7 has risen by four and a half steps, so it is between 2 and 3.
+            // Urgency 7 has risen by four and a half steps, so it is now between 2 and 3.
             let all = [(7, 4.5), (6, 2.5), (3, 0.0), (2, 0.0), (0, 0.0)];
             for (seq, (urgency, ago)) in (1..).zip(all) {
                 queue.push(&client(urgency), order, urgent(seq, urgency, ago), false);
@@ -458,7 +457,7 @@ mod tests {
         assert_eq!(order_of(&mut queue), [3, 5, 4, 0, 2, 1]);
     }
 
-    /// However many urgent requests come, another one goes once it has risen above them.
+    /// Even under a constant load of urgent requests, another request is released once it has risen above them.
     #[test]
     fn nobody_starves() {
         let mut queue = Queue::default();
@@ -622,7 +621,7 @@ mod tests {
         for seed in 0..100 {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut queue = Queue::default();
-            // Client, scope and urgency of each request that has come, and whether it is here.
+            // Client, scope and urgency of each request so far, and whether it is still here.
             let mut all: Vec<((usize, char, u8), bool)> = Vec::new();
             let clients = [user("alice"), user("bob"), client(1)];
             let (now, later) = (clock::now(), clock::now() + Duration::from_secs(9));

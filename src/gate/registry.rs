@@ -18,7 +18,7 @@ use crate::{
     target::Target,
 };
 
-/// Beyond this number of scopes, idle ones are dropped whenever the number has doubled.
+/// Above this number of scopes, idle ones are dropped each time the number has doubled.
 const SWEEP_FROM: usize = 1_024;
 
 /// The keys of a bucket and of a cooldown.
@@ -77,7 +77,7 @@ impl ScopeRegistry {
         scope
     }
 
-    /// The rule was removed: its scopes end with their last request.
+    /// The rule was removed, so its scopes end with their last request.
     pub(super) fn dissolve(&self) {
         self.scopes.lock().clear();
         self.queues.lock().clear();
@@ -126,8 +126,8 @@ impl ScopeRegistry {
         self.make(entry, whole_name(&entry.rule))
     }
 
-    /// Creates a scope. In a fleet its cooldown is unknown until the first call, and also if an idle
-    /// scope of the same name with a trip was dropped.
+    /// Creates a scope. In a fleet its cooldown is unknown until the first call. It is also unknown if an idle scope of
+    /// the same name was dropped after a trip.
     fn make(&self, entry: &Arc<Entry>, name: ScopeName) -> Arc<ActiveScope> {
         let cooldown = Arc::clone(&name.cooldown);
         let stored = self.shared.store.scope(name);

@@ -1,4 +1,4 @@
-//! Sends reports to the store, and emits the events of a scope, from this member and others.
+//! Sends reports to the store, and emits the events of a scope, both of this member and of others.
 
 use std::{sync::Arc, time::Duration};
 
@@ -101,7 +101,7 @@ fn tripped(scope: &ActiveScope, entry: &Entry, reported: &Reported, seen: Option
     began(&scope.shared.events, entry, Arc::clone(&scope.cooldown.key), trip);
 }
 
-/// The scope was paused manually, at this member.
+/// The scope was paused manually at this member.
 pub(super) fn tripped_by_hand(
     scope: &ActiveScope,
     entry: &Entry,
@@ -119,7 +119,7 @@ pub(super) fn tripped_by_hand(
     began(&scope.shared.events, entry, Arc::clone(&scope.cooldown.key), trip);
 }
 
-/// News of another member. Each member emits the events of the whole fleet.
+/// Applies news of another member. Each member emits the events of the whole fleet.
 pub(super) fn heard(
     events: &Events,
     entry: &Entry,
@@ -155,14 +155,14 @@ pub(super) fn heard(
     }
 }
 
-/// Reads a scope from the store. If the store has lost a cooldown that this member knows, the
-/// member reports it at once, before the store grants anything to others.
+/// Reads a scope from the store. If the store has lost a cooldown that this member knows, the member reports the
+/// cooldown at once, before the store grants anything to others.
 pub(super) async fn look(scope: &ActiveScope) {
     let entry = Arc::clone(&scope.entry());
     let asked = clock::now();
     let Ok(peeked) = scope.shared.store.peek(&scope.stored).await else { return };
     let known = scope.cooldown.known(entry.rule.cooldown.as_ref());
-    // News are to be confirmed by the store, not brought to it.
+    // The store must confirm news, so an unconfirmed trip is not reported to it.
     if !scope.cooldown.is_hinted() && known.epoch > peeked.epoch && known.phase != KnownPhase::Open
     {
         let ask = Ask { known, ..Ask::default() };
@@ -173,7 +173,7 @@ pub(super) async fn look(scope: &ActiveScope) {
     found(&scope.shared.events, &entry, &scope.cooldown, &peeked, asked);
 }
 
-/// A scope that was read again is cooling down, but the news of that trip were lost.
+/// A scope that was read again is in a cooldown, but the news of the trip were lost.
 fn found(
     events: &Events,
     entry: &Entry,
@@ -196,7 +196,7 @@ fn found(
     }
 }
 
-/// A trip by this member, of which nothing else is known yet.
+/// A trip by this member, with nothing else known yet.
 fn trip_of(entry: &Entry, member: Arc<str>) -> Trip {
     Trip {
         cause: None,

@@ -24,7 +24,7 @@ pub(super) struct RespondingSites(Mutex<Sites>);
 #[derive(Debug, Default)]
 struct Sites {
     by_host: HashMap<Host, Site>,
-    /// The two sites that responded last, the latest first. One of them is not the silent one.
+    /// The two sites that responded last, the latest first. At least one of them is not the silent one.
     latest: [Option<Latest>; 2],
 }
 
@@ -39,13 +39,12 @@ struct Latest {
 #[derive(Debug)]
 struct Site {
     answered: Instant,
-    /// The first failure since then.
+    /// The first failure since the last response.
     silent: Option<Instant>,
 }
 
 impl RespondingSites {
-    /// `host` has responded. Usually it is the same host as before; then this only compares two
-    /// names.
+    /// Records a response of `host`. Usually it is the same host as before; then this only compares two names.
     pub(super) fn answered(&self, host: &Host) {
         let now = clock::now();
         let mut sites = self.0.lock();
@@ -59,9 +58,8 @@ impl RespondingSites {
         }
     }
 
-    /// `host` did not respond. Returns whether that means silence: it responded recently, and
-    /// nothing indicates a network outage. For a `probe` the last response may be older, because
-    /// the site had no requests.
+    /// Records that `host` did not respond. Returns whether that means silence: it responded recently, and nothing
+    /// indicates a network outage. For a `probe` the last response may be older, because the site had no requests.
     pub(super) fn is_silent(&self, host: &Host, probe: bool) -> bool {
         let now = clock::now();
         let mut sites = self.0.lock();
@@ -97,7 +95,7 @@ impl Sites {
         self.latest.iter().flatten().any(|latest| latest.host != *host && latest.at >= since)
     }
 
-    /// Whether another site has stopped answering too. A crawl of one site has no other site.
+    /// Whether another site has stopped responding too. A crawl of one site has no other site.
     fn another_fails(&self, host: &Host, now: Instant) -> bool {
         let mut others = self.by_host.iter().filter(|(other, _)| *other != host);
         others.any(|(_, site)| site.silent.is_some() && now - site.answered < ANSWERED)

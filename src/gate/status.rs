@@ -24,13 +24,13 @@ use crate::{
     target::{Host, Scheme, Target},
 };
 
-/// Nothing has this name.
+/// No rule or scope has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no scope `{name}`; the rules are: {rules}")]
 pub struct NoSuchScope {
     /// The requested name.
     pub name: String,
-    /// The rules that there are.
+    /// The existing rules.
     pub rules: String,
 }
 
@@ -46,7 +46,7 @@ pub enum ScopeError {
     /// The rule's rate is fixed, or it has none.
     #[error("the rule `{0}` learns no rate")]
     NotLearned(String),
-    /// A rate that the rule file does not allow; all in tokens per second.
+    /// A rate outside of the rule file's bounds; all in tokens per second.
     #[error(
         "a rate of {rate} per second is out of bounds: the rule file says {floor} to {ceiling}"
     )]
@@ -110,7 +110,7 @@ impl Gate {
             let marks = statuses.iter().filter_map(|s| s.facts.learned.as_ref()?.mark);
             metrics.rate_mark.set(marks.reduce(f64::min).unwrap_or(0.0));
             let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-            // Several buckets may share a cooldown, which is one.
+            // Several buckets may share a cooldown, which counts once.
             let cooling =
                 statuses.iter().zip(&scopes).filter(|(s, _)| s.facts.state == ScopeState::Cooling);
             let closed =
@@ -134,7 +134,7 @@ impl Gate {
         }
     }
 
-    /// Starts a manual cooldown for the whole fleet; `who` is the name that the operator gave.
+    /// Starts a manual cooldown for the whole fleet. `who` is the name that the operator gave.
     ///
     /// # Errors
     /// No such scope, a rule without cooldown, or a store that is away.
@@ -153,7 +153,7 @@ impl Gate {
         Ok(())
     }
 
-    /// The length of a manual cooldown without one: drawn from the rule of `scope`.
+    /// Draws the length of a manual cooldown from the rule of `scope`.
     ///
     /// # Errors
     /// The scope does not exist, or its rule has no cooldown.
@@ -183,8 +183,8 @@ impl Gate {
         Ok(())
     }
 
-    /// Sets, freezes, thaws or forgets the learned rate of a scope for the whole fleet, and returns the new state.
-    /// `who`: the name that the operator gave.
+    /// Sets, freezes, unfreezes or forgets the learned rate of a scope for the whole fleet, and returns the new state.
+    /// `who` is the name that the operator gave.
     ///
     /// # Errors
     /// No such scope, a rule that learns no rate, a rate outside of its bounds, or a store that is away.
@@ -220,8 +220,8 @@ impl Gate {
         }
     }
 
-    /// The scope of `rule` or `rule/key`. A rule that is not split has its scope even before its
-    /// first request. For a split one, the host name determines it.
+    /// The scope of `rule` or `rule/key`. A rule that is not split has its scope even before the first request. For a
+    /// split rule, the host name determines the scope.
     pub(super) fn named(&self, scope: &str) -> Result<(Arc<Entry>, Arc<ActiveScope>), ScopeError> {
         let (rule, key) = scope.split_once('/').unwrap_or((scope, ""));
         let table = self.table.load();
@@ -239,7 +239,7 @@ impl Gate {
         }
         let scope = match entry.scopes.named(key) {
             Some(scope) => scope,
-            // Kept like a request's scope, so that a manual trip is known before the first request.
+            // Kept like the scope of a request, so that a manual trip applies to the first request.
             None if !key.is_empty() => {
                 entry.scopes.find(&entry, &site(key, policy.per).ok_or_else(unknown)?)
             }
@@ -264,7 +264,7 @@ fn shown_key<'k>(bucket: &'k str, cooldown: &'k str) -> &'k str {
     if cooldown.is_empty() { bucket } else { cooldown }
 }
 
-/// A target of which only the key of its scope matters; `None` if no scope has this key.
+/// A target whose scope has this key; `None` if no scope can have it.
 fn site(key: &str, per: Split) -> Option<Target> {
     let network = server_network(key).filter(|_| per == Split::Address);
     let host = match network {
@@ -300,7 +300,7 @@ fn trouble(store: &SharedStore) -> Option<StoreTrouble> {
     })
 }
 
-/// The rate that is enforced now of one that the fleet would share.
+/// The currently enforced part of a rate that the fleet would share.
 fn enforced(backend: &Backend, rate: Option<f64>) -> Option<f64> {
     let Backend::Shared(store) = backend else { return rate };
     match store.enforced() {

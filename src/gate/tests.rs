@@ -25,7 +25,7 @@ use crate::{
     target::{Host, Scheme},
 };
 
-/// A gate with one rule over a server of the test's own, which answers.
+/// A gate with one rule, over a server that the test provides.
 async fn gate_over(server: impl ScriptServer + 'static, rule: Rule) -> Arc<Gate> {
     let metrics = Metrics::new();
     let settings = RedisSettings {
@@ -151,7 +151,7 @@ async fn a_request_that_cannot_go_in_time_is_refused_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn who_comes_before_the_store_has_answered_is_judged_by_its_answer() {
-    // One a minute, three saved up, two minutes of patience: three go at once, two within two minutes.
+    // One per minute, three saved, and a `max_wait` of two minutes: three are released at once, two within two minutes.
     let gate = gate(rule(Some(1.0 / 60.0), 3));
     let start = clock::now();
     let mut waits = vec![];

@@ -1,4 +1,4 @@
-//! Why a request is held: the word in the access log.
+//! Why a request is held: the cause in the access log.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,8 +9,7 @@ use crate::{
     target::Target,
 };
 
-/// How much longer than the rate explains a wait must be before a quota is its cause: a store plans a quarter of a
-/// second ahead.
+/// A wait that exceeds the rate's by more than this is caused by a quota. A store plans a quarter of a second ahead.
 const PLANNED: Duration = Duration::from_millis(250);
 
 /// One request at the gate, watched from its arrival on.
@@ -19,9 +18,9 @@ pub struct Waiting {
     scope: Arc<ActiveScope>,
     since: Instant,
     ahead: usize,
-    /// The scope was closed when the request came.
+    /// The scope was closed on arrival.
     closed: bool,
-    /// It came outside of the rule's hours.
+    /// It arrived outside of the rule's hours.
     early: bool,
     /// `parallel` requests were in flight when it arrived.
     full: bool,
@@ -46,8 +45,7 @@ impl Waiting {
         self.since.elapsed()
     }
 
-    /// What it waits for, or has waited for until now. `more`: how much longer it would have had to
-    /// wait, if it was refused.
+    /// What it waits for, or has waited for. `more`: how much longer it would have had to wait, if it was refused.
     #[must_use]
     pub fn cause(&self, more: Option<Duration>) -> HoldCause {
         let cooldown = &self.scope.cooldown;
@@ -76,7 +74,7 @@ impl Waiting {
         if self.ahead > 0 { HoldCause::Queue } else { HoldCause::Rate }
     }
 
-    /// Whether the rate by itself would have released it long ago.
+    /// Whether the rate alone would have released it long ago.
     fn is_quota(&self, wait: Duration, members: u32) -> bool {
         let entry = self.scope.entry();
         let limits = &entry.rule.limits;

@@ -1,5 +1,5 @@
-//! When a request could be sent: the store's knowledge of its scope, and the requests that wait
-//! before it. Takes no token.
+//! When a request could be sent: the store's forecast for its scope, plus the requests that wait in front of it. Takes
+//! no token.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::{
     target::Target,
 };
 
-/// When a request could go.
+/// When a request could be sent.
 #[derive(Debug, Clone)]
 pub struct When {
     /// Its rule; `None` if no rule matches.
     pub entry: Option<Arc<Entry>>,
     /// Its scope, as [`Entry::scope_name`] has it; empty without a rule.
     pub scope: String,
-    /// How long from now; `None` if that is not known, or never.
+    /// How long from now; `None` if unknown, or never.
     pub wait: Option<Duration>,
-    /// What it would wait for; `None` if it could be sent at once.
+    /// What it waits for; `None` if it could be sent at once.
     pub reason: Option<WaitsFor>,
 }
 
@@ -34,7 +34,7 @@ struct ScopeQuery {
 }
 
 impl Gate {
-    /// When a request to each of `targets`, of `user` if one is named, could be sent now. Targets of one scope share a
+    /// When a request to each of `targets` could be sent now, by `user` if one is named. Targets of one scope share a
     /// result, and a fleet's store is read for all scopes in one round trip.
     pub async fn when(&self, targets: &[Target], user: Option<&Arc<str>>) -> Vec<When> {
         let mut asked: Vec<ScopeQuery> = Vec::new();
@@ -77,8 +77,7 @@ impl Gate {
         let scope = entry.scopes.known(&name);
         let stored = match &scope {
             Some(scope) => scope.stored.clone(),
-            // This creates no scope, because a crawler may ask for a million sites that it never
-            // visits.
+            // This creates no scope, because a crawler may ask about a million sites that it never visits.
             None => self.shared.store.scope(name),
         };
         let learned = scope.as_ref().map(|scope| scope.queue.learned()).unwrap_or_default();
@@ -90,7 +89,7 @@ impl Gate {
 }
 
 impl ScopeQuery {
-    /// The wait and its reason: the store's reply combined with this member's knowledge.
+    /// The wait and its reason: the store's forecast combined with this member's knowledge.
     fn next(&self, forecast: Forecast) -> (Option<Duration>, Option<WaitsFor>) {
         let mut reason = forecast.reason;
         let Some(mut wait) = forecast.wait else { return (None, reason) };
@@ -100,7 +99,7 @@ impl ScopeQuery {
             (wait, reason) = (LOOK_AGAIN, Some(WaitsFor::Parallel));
         }
         let Some(scope) = &self.scope else { return (Some(wait), reason) };
-        // A trip that the store has lost, or that has just been published.
+        // A trip that the store has lost, or whose news have just arrived.
         if let CachedPhase::Cooling(until) = scope.cooldown.phase()
             && (scope.cooldown.epoch() > forecast.epoch || scope.cooldown.is_hinted())
         {
@@ -121,7 +120,7 @@ impl ScopeQuery {
         (Some(wait), reason)
     }
 
-    /// How long those that are held here take to go: members take turns.
+    /// How long the requests that are held here take. Members take turns.
     fn queued(&self, held: usize, rate: f64, members: u32) -> Option<Duration> {
         #[allow(clippy::cast_precision_loss)]
         let tokens = held as f64 * f64::from(self.entry.rule.limits.cost);
@@ -130,7 +129,7 @@ impl ScopeQuery {
     }
 }
 
-/// A wait that ends outside of the rule's hours ends at the next opening.
+/// Moves the end of a wait outside of the rule's hours to the next opening.
 fn within_hours(
     (wait, reason): (Option<Duration>, Option<WaitsFor>),
     entry: Option<&Arc<Entry>>,

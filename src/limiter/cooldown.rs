@@ -13,13 +13,13 @@
 //!                                                          block: longer
 //! ```
 //!
-//! Each trip and each clear by hand begins a new *epoch*, named by the store's clock, so that epochs rise even if the
-//! store forgets everything. A grant carries the epoch it was made in, and an answer from an older epoch changes
-//! nothing: a late success does not end a cooldown, a late block neither starts nor stretches one. A member that knows a
-//! later epoch than the store brings it back with each ask ([`KnownCooldown`]); that has no other effect.
+//! Each trip and each manual clear starts a new *epoch*. Its number is the store's time, so epochs rise even if the
+//! store loses its data. A grant carries its epoch, and a response from an older epoch changes nothing: a late success
+//! does not end a cooldown, and a late block neither starts nor extends one. A member that knows a later epoch than the
+//! store sends it with each call ([`KnownCooldown`]); that has no other effect.
 //!
-//! The state lives in the store; `lua/lib/cooldown.lua` is this file, operation by operation. All times are microseconds
-//! of the store's clock.
+//! The state lives in the store. `lua/lib/cooldown.lua` has the same operations in the same order. All times are
+//! microseconds of the store's clock.
 
 mod cause;
 mod length;
@@ -41,16 +41,16 @@ use crate::{
     runtime::clock,
 };
 
-/// What a plain refusal weighs: it begins a streak, so that all members report their successes, but never fills one.
+/// Weight of a plain refusal: it starts a streak, so that all members report their successes, but it never fills one.
 pub(crate) const REFUSAL_WEIGHT: f64 = 1e-6;
 
-/// Block types of a streak that are remembered: more than any sensible `after`.
+/// Number of block types that a streak remembers: more than any sensible `after`.
 pub(crate) const KINDS: usize = 64;
 
-/// Probes in a row that were blocked, after which a scope is hopeless: its cooldowns grow beyond `max`.
+/// After this many blocked probes in a row a scope is hopeless: its cooldowns grow beyond `max`.
 pub(crate) const HOPELESS: u32 = 10;
 
-/// What a silent connection weighs, so that `silence` of them in a row reach `after`.
+/// The weight of a silent connection: `silence` of them in a row reach `after`.
 #[must_use]
 pub fn silence_weight(after: f64, silence: u32) -> f64 {
     after / f64::from(silence.max(1))
@@ -63,11 +63,11 @@ pub struct Cooldown {
     pub epoch: u64,
     /// End of the cooldown; 0 while open.
     pub until: i64,
-    /// The probe that is out (the moment of its grant); 0 = none.
+    /// The probe in flight, as the moment of its grant; 0 = none.
     pub probe: i64,
-    /// When the probe that is out counts as lost.
+    /// When the probe in flight counts as lost.
     pub probe_until: i64,
-    /// The member that has the probe; empty = unknown.
+    /// The member that holds the probe; empty = unknown.
     pub prober: String,
     /// When the scope last opened again; 0 = it never cooled.
     pub opened: i64,
@@ -91,38 +91,38 @@ pub struct Cooldown {
     pub length: i64,
     /// The length that last worked, if it had to grow; 0 = the usual one did.
     pub sufficed: i64,
-    /// How often that length must suffice before a shorter one is tried; doubles with each such try that fails.
+    /// How often that length must work before a shorter one is tried. It doubles with each shorter one that fails.
     pub wary: u32,
-    /// How often it still must; 0 = a shorter one is being tried.
+    /// How often it must still work; 0 = a shorter one is being tried.
     pub repeats: u32,
-    /// When the cooldown began whose probes fail, or failed; 0 = unknown.
+    /// When the cooldown with the failed probes began; 0 = unknown.
     pub since: i64,
-    /// How long it lasted last time, if it was long; 0 = unknown.
+    /// How long the previous ban lasted, if it was long; 0 = unknown.
     pub enough: i64,
     /// Probes that failed in a row.
     pub failed: u32,
-    /// The latest reading of the clock, to notice when it is set back.
+    /// The latest reading of the clock, to detect when it is set back.
     pub seen: i64,
-    /// Which share of the answers are blocks.
+    /// The share of responses that are blocks.
     pub shares: Shares,
-    /// The rate that the site has named, in tokens per second, and until when it is true.
+    /// The rate that the site announces, in tokens per second, and when that expires.
     pub named: Option<(f64, i64)>,
-    /// Answers that were errors, if the rule limits them.
+    /// Error responses, if the rule limits them.
     pub errors: ErrorLog,
-    /// How the site bears the load, if the rule asks.
+    /// The load of the site, if the rule measures it.
     pub load: Load,
 }
 
 /// How a scope treats the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Go.
+    /// Requests are sent.
     Open,
-    /// Nothing goes until this moment.
+    /// No request is sent before this moment.
     Cooling(i64),
-    /// A probe is out; ask again at this moment at the latest.
+    /// A probe is in flight; ask again at this moment at the latest.
     Probing(i64),
-    /// The cooldown is over and no probe is out: the next request is the probe.
+    /// The cooldown is over and no probe is in flight: the next request is the probe.
     Due,
 }
 
@@ -150,8 +150,8 @@ impl Cooldown {
         self.seen = now;
     }
 
-    /// Takes over what a member knows and the store has lost (a flush, a failover, an outage with a local trip). It
-    /// opens nothing by itself, starts no ramp and teaches nothing; blocks that were counted meanwhile stay counted.
+    /// Takes over a member's copy that the store has lost (a flush, a failover, an outage with a local trip). This does
+    /// not open the scope, start a ramp or change the learned rate. Blocks that were counted meanwhile stay counted.
     pub fn restore(&mut self, known: KnownCooldown, now: i64) {
         if known.epoch <= self.epoch {
             return;
@@ -177,7 +177,7 @@ impl Cooldown {
         }
     }
 
-    /// How the next request is treated. A cooldown without a probe ends here by itself.
+    /// How the next request is treated. A cooldown without a probe ends here.
     pub fn phase(&mut self, now: i64, policy: &CooldownPolicy) -> Phase {
         if self.until == 0 {
             return Phase::Open;
@@ -185,7 +185,7 @@ impl Cooldown {
         if now < self.until {
             return Phase::Cooling(self.until);
         }
-        // The end of a pause is known.
+        // A pause has a known end, so it needs no probe.
         if !policy.probe || self.cause.is_some_and(Cause::is_pause) {
             self.open(self.until);
             return Phase::Open;
@@ -196,15 +196,15 @@ impl Cooldown {
         Phase::Due
     }
 
-    /// Gives `member` the probe, granted for `moment`; it counts as lost after `lease`.
+    /// Grants the probe to `member` for `moment`. It counts as lost after `lease`.
     pub fn lend_probe(&mut self, member: &str, moment: i64, lease: i64) {
         self.probe = moment;
         self.probe_until = moment + lease;
         member.clone_into(&mut self.prober);
     }
 
-    /// Whether the probe that is out belongs to `member`. If it asks again without it, the reply that carried it was
-    /// lost, and it gets the probe once more.
+    /// Whether `member` holds the probe in flight. If it asks again without the probe, the reply with the probe was
+    /// lost, and the member gets it again.
     #[must_use]
     pub fn is_prober(&self, member: &str) -> bool {
         self.probe > 0 && self.prober == member
@@ -216,22 +216,22 @@ impl Cooldown {
         self.prober.clear();
     }
 
-    /// The epoch that begins now: later than the one before, whatever the clock says.
+    /// The epoch that begins now. It is later than the previous one, even if the clock is behind.
     fn next_epoch(&self, now: i64) -> u64 {
         (self.epoch + 1).max(u64::try_from(now).unwrap_or(0))
     }
 
-    /// The rate that the site has named, in tokens per second, while it is true.
+    /// The rate that the site announces, in tokens per second, while it applies.
     #[must_use]
     pub fn named_at(&self, now: i64) -> Option<f64> {
         self.named.filter(|(_, until)| now < *until).map(|(rate, _)| rate)
     }
 
-    /// Takes a report.
+    /// Applies a report.
     pub fn report(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
         let room = report.error.map_or(0, |limit| self.errors.count(now, limit));
         if self.until > now && self.cause == Some(Cause::Errors) {
-            // The site counts the errors of requests that were under way, too.
+            // The site also counts the errors of requests that were in flight.
             self.until = self.until.max(room);
         }
         if report.epoch < self.epoch {
@@ -260,7 +260,7 @@ impl Cooldown {
 
     fn take(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
         self.restore(KnownCooldown::open(report.epoch), now);
-        // A cooldown without a probe may be over, although no request has come yet.
+        // A cooldown without a probe may have ended, although no request has come yet.
         self.phase(now, policy);
         if self.until > 0 {
             return self.report_probe(now, report, policy);
@@ -286,7 +286,8 @@ impl Cooldown {
                 if now - self.last_block > clock::micros(policy.forget_after) {
                     self.forget_streak();
                 }
-                // Successes without a call were before the streak, because a member that knows of one reports them.
+                // Unreported successes came before the streak, because a member that knows of a streak reports each
+                // success.
                 self.remember(report.oks, '0', policy);
                 self.shares.count(report.oks, "");
                 self.count(weight, verdict);
@@ -297,7 +298,7 @@ impl Cooldown {
                         self.sure = sure;
                         (retry_after, self.cause(retry_after, policy))
                     }
-                    // The share (`ratio`) is of responses: occasional connection errors are not a wall.
+                    // `ratio` is a share of responses. Occasional connection errors are not a wall.
                     _ => {
                         self.sure = false;
                         (0, self.is_streak_full(policy).then_some(Cause::Silence))
@@ -354,7 +355,7 @@ impl Cooldown {
             + quiet.saturating_add(clock::micros(policy.ramp))
     }
 
-    /// Whether the scope never had trouble, so that the state need not be kept.
+    /// Whether the scope never had a problem, so that its state need not be kept.
     #[must_use]
     pub fn is_blank(&self) -> bool {
         let shares = Shares::new(self.shares.tested);
@@ -403,8 +404,8 @@ impl Cooldown {
         Change::Tripped
     }
 
-    /// Whether the latest cooldown came from silence. Then a silent probe is a failed one. After any other trip a broken
-    /// connection is no evidence of the wall.
+    /// Whether silence caused the latest cooldown. Then a silent probe is a failed probe. After any other trip, a
+    /// broken connection says nothing about the wall.
     fn is_silent(&self) -> bool {
         matches!(culprit(&self.blamed), Some(Verdict::ConnectionError | Verdict::Timeout))
     }
@@ -448,7 +449,7 @@ impl Cooldown {
         reached.then_some(Cause::Ratio)
     }
 
-    /// Weights are sums of decimal fractions: 0.1 + 0.2 must reach 0.3.
+    /// Weights are sums of decimal fractions, so 0.1 + 0.2 must reach 0.3.
     fn is_streak_full(&self, policy: &CooldownPolicy) -> bool {
         self.streak + 1e-9 >= policy.after
     }

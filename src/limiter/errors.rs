@@ -92,7 +92,7 @@ mod tests {
         for (n, at) in sent.iter().enumerate().skip(1_000) {
             assert!(at - sent[n - 1_000] >= 60 * SECOND, "1,001 within a minute");
         }
-        // Not much less than the limit, either.
+        // The count is not much lower than the limit either.
         assert!(now < 21 * 62 * SECOND, "20,000 errors took {} s", now / SECOND);
     }
 }

@@ -1,20 +1,20 @@
-//! The rate that a site bears, learned by the fleet: pure arithmetic on the store's clock.
+//! The rate that a site tolerates, learned by the fleet. Pure arithmetic on the store's clock.
 //!
-//! `rate` in the rule file is the ceiling. A trip says that the rate in force was too high and, by what had gone well
-//! before it, how much the site bears: that becomes the *mark*. From the mark the scope climbs in small steps to just
-//! below the rate that was blocked, and stays there; only after a calm that lasts its *patience* it tries more. A step
-//! that lasts becomes the new mark; one that trips confirms the old mark, and makes the scope more patient.
+//! `rate` in the rule file is the ceiling. A trip shows that the rate in force was too high. The tokens granted before
+//! the trip give an estimate of what the site tolerates: the *mark*. From the mark the rate climbs in small steps to
+//! just below the blocked rate and stays there for a calm period (`patience`). Then it tries a little more. A step that
+//! lasts becomes the new mark. A step that trips confirms the old mark and makes the calm period longer.
 //!
 //! ```text
 //! rate   ceiling ----.
-//!                    |trip              trip (confirms the mark: more patience)
+//!                    |trip              trip (confirms the mark: a longer calm)
 //!                    |       .----------.   .--------------------------------
-//!                    |   .---' patience '---'   a longer patience
+//!                    |   .---'   calm   '---'   a longer calm
 //!  mark              '---'
 //! ```
 //!
-//! The rate changes only when tickets are taken, and what flowed in before counts at the rate of its time: the bucket's
-//! bound holds against the rate in force at each moment. `lua/lib/learn.lua` is this file, operation by operation.
+//! The rate changes only when tickets are taken. Tokens from before a change count at the old rate, so the bucket's
+//! bound holds for the rate in force at each moment. `lua/lib/learn.lua` has the same operations in the same order.
 
 mod overload;
 mod reason;
@@ -36,30 +36,30 @@ use crate::{
 /// How a rate is learned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Learn {
-    /// Rate at the very beginning, in tokens per second.
+    /// The initial rate, in tokens per second.
     pub start: f64,
-    /// Never slower than this, in tokens per second.
+    /// The lowest rate, in tokens per second.
     pub floor: f64,
     /// Part of the estimate that is kept after a trip, between 0 and 1.
     pub back_off: f64,
-    /// Calm, in microseconds, before the first try above the mark.
+    /// The calm period before the first try above the mark, in microseconds.
     pub patience: i64,
 }
 
-/// What the cooldown tells.
+/// The state of the cooldown and of the load that the learned rate depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct News {
     /// When the scope last opened after a cooldown; 0 = it never cooled.
     pub opened: i64,
     /// When the last block came; 0 = none.
     pub blocked: i64,
-    /// Whether that block was a sure sign (a vendor's challenge, a 429) and not a plain refusal.
+    /// Whether that block was a sure sign (a vendor's challenge, a 429) rather than a plain refusal.
     pub sure: bool,
     /// Whether it is cooling now.
     pub closed: bool,
-    /// The rate that the site itself names, in tokens per second: nothing is learned beyond it.
+    /// The rate that the site itself announces, in tokens per second. The learned rate does not exceed it.
     pub named: Option<f64>,
-    /// How the site bears the load.
+    /// The load of the site.
     pub load: Strain,
 }
 
@@ -68,13 +68,13 @@ pub struct News {
 pub struct Learned {
     /// The rate in force, in tokens per second; 0 before the first request.
     pub rate: f64,
-    /// What the site bears, as far as known; 0 = no limit has been met.
+    /// The highest rate that the site is known to tolerate; 0 = no limit has been met.
     pub mark: f64,
-    /// The rate that was blocked last; 0 = none.
+    /// The latest rate that was blocked; 0 = none.
     pub bad: f64,
     /// When the rate was last set.
     pub changed: i64,
-    /// Calm that is waited for before the next try.
+    /// The calm period before the next try.
     pub patience: i64,
     /// Start of the current minute of counting.
     pub minute: i64,
@@ -82,64 +82,64 @@ pub struct Learned {
     pub counted: f64,
     /// Tokens granted in the minute before.
     pub before: f64,
-    /// The latest cooldown that has been taken into account, by the moment at which the scope opened again.
+    /// The latest cooldown that has been taken into account, as the moment at which the scope opened again.
     pub seen: i64,
     /// The latest block that has been taken into account.
     pub blocked: i64,
-    /// Counts the changes of rate and mark, and what a person did.
+    /// Version of the rate and mark. Manual changes are versioned like all others.
     pub turn: u64,
-    /// Why the rate is what it is.
+    /// Why this rate is in force.
     pub why: RateReason,
-    /// Whether a person has frozen it.
+    /// Whether an operator has frozen the rate.
     pub frozen: bool,
-    /// The cooldown in force when a person set the rate is not this rate's doing.
+    /// The cooldown in force when an operator set the rate. It does not count against the new rate.
     pub excused: bool,
-    /// What was known before scattered blocks came.
+    /// The state before scattered blocks came.
     pub before_test: BeforeTest,
-    /// What is known of a site that strains under the load.
+    /// The state of an overloaded site.
     pub strained: Strained,
-    /// The limit by count that the bans tell, if they are long.
+    /// The site's limit per window, if long bans have shown it.
     pub wall: Wall,
 }
 
-/// Grants are counted by the minute: the longest window of most walls, and the shortest that a slow rate fills.
+/// Grants are counted per minute. Most walls have no longer window, and a slow rate fills no shorter one.
 const MINUTE: i64 = 60_000_000;
-/// How long a step above the mark must last to become the mark: one whole window of counting.
+/// How long a step above the mark must last to become the mark: one whole counting window.
 const HOLD: i64 = MINUTE;
-/// The same for a step of the climb after a long ban: another one would cost as much again.
+/// The same for a step of the climb after a long ban, because a failed step would cost another long ban.
 const LONG_HOLD: i64 = 10 * MINUTE;
-/// How long each step lasts while no limit has been met: the first one is to be found within minutes.
+/// How long each step lasts while no limit has been met, so that the first limit is found within minutes.
 const QUICK: i64 = 20_000_000;
-/// Blocks within this time of one another count as one: they answer requests that were under way together.
+/// Blocks that come within this time count as one, because they answer requests that were in flight together.
 const ECHO: i64 = 5_000_000;
-/// A try that ended in a cooldown is not made again before this many times its length: what curiosity may cost is a
+/// A try that ended in a cooldown is repeated only after this many times the cooldown's length, so that tries cost a
 /// small part of the time.
 const WORTH: i64 = 15;
-/// Longest patience: limits change by day and night.
+/// Longest calm period: a site's limit may change between day and night.
 const LONGEST: i64 = 3_600_000_000;
-/// What is left of the rate after a sure block that tripped nothing.
+/// The rate is multiplied by this after a sure block that tripped nothing.
 const EASED: f64 = 0.9;
-/// What is left of a mark that a try just above it has confirmed.
+/// The mark is multiplied by this when a try just above it fails.
 const CONFIRMED: f64 = 0.98;
-/// How much faster each step is while no limit has been met.
+/// Factor of each step while no limit has been met.
 const CLIMB: f64 = 1.3;
-/// This part of the rate that was blocked is near enough: there the scope stays for its patience.
+/// The rate stops climbing at this part of the blocked rate and stays there for a calm period.
 const NEAR: f64 = 0.95;
-/// What is left below that is used up step by step: each is this part of the way to the blocked rate ...
+/// Each step of the climb covers this part of the distance to the blocked rate ...
 const APPROACH: f64 = 0.1;
 /// ... but at least this part of the rate.
 const LEAST: f64 = 0.02;
-/// A first step above is this part of the rate; each further one as much as has been gained beyond the blocked rate ...
+/// The first step above the blocked rate is this part of the rate. Each further step is as large as the gain so far ...
 const STEP: f64 = 0.04;
-/// ... up to this part.
+/// ... but at most this part.
 const STRIDE: f64 = 0.25;
-/// A rate counts as above the mark from here: rounding is no try.
+/// A rate counts as above the mark from this factor on, so that rounding does not count as a try.
 const ABOVE: f64 = 1.01;
-/// Less than this part of the rate used says nothing about what the site bears.
+/// If less than this part of the rate was used, the result says nothing about the site.
 const USED: f64 = 0.6;
 
 impl Learned {
-    /// A clock that was set back takes every moment with it.
+    /// Moves every moment back with the clock.
     pub fn set_back(&mut self, back: i64) {
         let BeforeTest { again, tripped, .. } = &mut self.before_test;
         let Strained { heard, again: spared, .. } = &mut self.strained;
@@ -175,7 +175,7 @@ impl Learned {
         }
     }
 
-    /// The rate in force from `now` on. `last`: the latest grant; `known`: what the asking member remembers, for a
+    /// Updates the rate in force from `now` on. `last` is the latest grant. `known` is the asking member's copy, for a
     /// store that lost its memory.
     pub fn observe(
         &mut self,
@@ -231,7 +231,7 @@ impl Learned {
         }
     }
 
-    /// What a person does. What was seen before is of no account any more.
+    /// Applies a manual change. Earlier observations no longer count.
     pub fn override_rate(
         &mut self,
         now: i64,
@@ -253,7 +253,7 @@ impl Learned {
                     self.begin(now, rate, news, RateReason::Manual, learn);
                     self.mark = rate;
                 } else if thaws {
-                    // Calm is counted from here, and what came meanwhile was not its doing.
+                    // The calm period starts here, and blocks in the meantime do not count.
                     self.pass_over(news);
                     self.changed = now;
                 }
@@ -269,14 +269,14 @@ impl Learned {
         self.turn += 1;
     }
 
-    /// What a member is told.
+    /// The copy for a member.
     #[must_use]
     pub fn known(&self) -> KnownRate {
         let Self { turn, rate, mark, frozen, why, .. } = *self;
         KnownRate { turn, rate, mark, frozen, why, wall: self.wall.name() }
     }
 
-    /// Whether there is anything that a new scope would not know.
+    /// Whether it contains anything that a new scope would not know.
     #[must_use]
     pub fn has_taught(&self, ceiling: f64, learn: &Learn) -> bool {
         let first = learn.start.max(learn.floor).min(ceiling);
@@ -285,7 +285,7 @@ impl Learned {
         met || (self.rate > 0.0 && differs(self.rate, first))
     }
 
-    /// Begins anew at `rate`: no limit has been met, and no earlier trip or block counts.
+    /// Starts over at `rate`: no limit has been met, and earlier trips and blocks do not count.
     fn begin(&mut self, now: i64, rate: f64, news: News, why: RateReason, learn: &Learn) {
         self.rate = rate;
         self.mark = 0.0;
@@ -299,7 +299,7 @@ impl Learned {
         self.pass_over(news);
     }
 
-    /// The store lost its memory, and a member knew more.
+    /// Takes over a member's copy, because the store lost its memory.
     fn restore(&mut self, now: i64, news: News, known: KnownRate, learn: &Learn) {
         let taught = known.mark > 0.0 || known.frozen || differs(known.rate, learn.start);
         let why = if taught { RateReason::Recalled } else { RateReason::Start };
@@ -319,17 +319,17 @@ impl Learned {
         self.mark > 0.0 && self.rate > self.mark * ABOVE
     }
 
-    /// The rate and the mark before the first of the blocks that tripped.
+    /// The rate and the mark before the first of the blocks that tripped the cooldown.
     fn before_its_blocks(&self, news: News) -> (f64, f64) {
         let BeforeTest { rate, mark, on, .. } = self.before_test;
         let eased = self.changed == self.blocked && news.blocked - self.changed < HOLD;
         if eased && !on && rate > self.rate { (rate, mark) } else { (self.rate, self.mark) }
     }
 
-    /// A cooldown is over.
+    /// Applies a cooldown that is over.
     fn trip(&mut self, last: i64, news: News, shares: &mut Shares, learn: &Learn) {
         if self.before_test.on {
-            // More than was scattered: a wall.
+            // More blocks than scattered ones came, so this is a wall.
             shares.forget();
             self.before_test.again = news.opened + LONGEST;
         }
@@ -340,14 +340,14 @@ impl Learned {
         if before.untripped <= 0.0 || news.opened - before.tripped > RECENT {
             (before.untripped, before.tripped) = (self.rate, news.opened);
         }
-        // The block that tripped it; a trip by hand has none.
+        // The block that tripped it. A manual trip has none.
         let at = if news.blocked > self.seen { news.blocked } else { last };
         let length = news.opened - at;
         let (worth, longest) = Wall::patience(length, (WORTH, LONGEST));
         let worth = worth.max(learn.patience).min(longest);
         let by_block = news.blocked > self.seen;
         let limit = self.wall.trip(rate, length, mark <= 0.0).filter(|_| by_block);
-        // The first of the blocks that tripped it has already ended the try.
+        // The first of these blocks has already ended the try.
         let eased = self.changed == self.blocked
             && self.changed > self.seen
             && at - self.changed < HOLD
@@ -369,17 +369,17 @@ impl Learned {
             self.mark *= CONFIRMED;
             self.patience = (self.patience * 2).max(worth).min(longest);
         } else {
-            // A first limit may be far below; one that was met at the mark has only fallen.
+            // An unknown limit may be far below the rate; a known limit has only fallen.
             let least = if self.mark > 0.0 { 0.5 } else { 0.25 };
             let carried = self.carried(at);
-            // Plain refusals of somebody who hardly asks are about the pages.
+            // If a scope sends little, plain refusals concern the pages and not the rate.
             let idle = !news.sure && at - self.changed >= MINUTE && carried < self.rate * USED;
             let estimate =
                 if idle { self.rate } else { carried.max(self.rate * least).min(self.rate) };
             let kept = if news.sure { learn.back_off } else { learn.back_off.sqrt() };
             self.why = if news.sure { RateReason::SureTrip } else { RateReason::DoubtfulTrip };
             self.mark = estimate * kept;
-            // One doubtful trip is soon forgotten, but not one that cost a long ban.
+            // One doubtful trip is soon forgotten, unless it cost a long ban.
             self.patience =
                 if news.sure || known || longest > LONGEST { worth } else { learn.patience };
         }
@@ -390,10 +390,10 @@ impl Learned {
         self.minute = 0;
     }
 
-    /// A sure block that tripped nothing, or a scattered one of what is known to be a wall: a little slower.
+    /// Lowers the rate a little: after a sure block that tripped nothing, or after a scattered block of a known wall.
     fn ease(&mut self, blocked: i64, shares: &mut Shares, learn: &Learn) {
         if shares.base() > 0.0 && self.before_test.rate < self.rate {
-            // A rise: how large is it?
+            // The share of blocks rose, so it is measured again.
             shares.restart();
         }
         self.remember();
@@ -414,10 +414,10 @@ impl Learned {
         self.changed = blocked;
     }
 
-    /// Calm: after long enough a little faster.
+    /// Raises the rate after a calm period.
     fn grow(&mut self, now: i64, ceiling: f64, learn: &Learn) {
         if self.mark <= 0.0 && self.rate < learn.start {
-            // No limit has been met, and the rule file allows more than it did.
+            // No limit has been met, and the rule file now allows a higher initial rate.
             self.rate = learn.start;
             self.changed = now;
             self.why = RateReason::Start;
@@ -427,13 +427,13 @@ impl Learned {
         let near = self.bad * NEAR;
         let below = self.mark > 0.0 && self.rate < near * 0.99;
         let wait = if trying {
-            // A step above a limit shows within its window.
+            // If a step exceeds a limit, that shows within the limit's window.
             let window = if self.patience > LONGEST { self.wall.window } else { 0 };
             if below && self.patience >= LONGEST { LONG_HOLD } else { window.max(HOLD) }
         } else if self.mark <= 0.0 {
             QUICK
         } else if below {
-            // The further below the blocked rate, the less is at stake; after a long ban more than after a short one.
+            // A step far below the blocked rate risks less. After a long ban every step risks more.
             let part = self.rate / self.bad;
             let part = if self.patience < LONGEST { part * part * part } else { part };
             whole((exact(self.patience.min(LONGEST)) * part).floor()).max(learn.patience)
@@ -451,7 +451,7 @@ impl Learned {
             self.mark = self.rate;
             self.wall.bears(self.rate);
             if !below && self.rate <= self.bad {
-                // The climb has arrived: here it waits.
+                // The climb has reached its goal and waits there.
                 return;
             }
         }
@@ -467,7 +467,7 @@ impl Learned {
     }
 }
 
-/// Rates are set, never approached: they differ where a single bit does.
+/// Compares bit by bit: rates are assigned, not approximated.
 fn differs(one: f64, other: f64) -> bool {
     one.to_bits() != other.to_bits()
 }

@@ -1,9 +1,9 @@
-//! The load of a site (`overload: ease`): what a member measures, and what the store derives from all members' counts.
+//! The load of a site (`overload: ease`): each member's measurements, and the store's result from all of them.
 //!
-//! A queue at the site shows in the time to the first byte. A member knows the scope's own time, a running minimum. It
-//! counts the pages that take far longer, and the responses that fail, and reports them to the store at most once a
-//! second. The store adds up the counts of all members per window, and so knows whether the site is overloaded and how
-//! many responses it sends. While requests queue up there, that is its capacity.
+//! A queue at the site shows in the time to the first byte. Each member keeps the scope's own time, a running minimum.
+//! It counts pages that take far longer and responses that fail, and reports both to the store at most once a second.
+//! The store adds up all members' counts per window. So it knows whether the site is overloaded, and how many responses
+//! it sends. While requests queue up there, that is the site's capacity.
 //!
 //! `lua/lib/load.lua` has the same operations as [`Load`]. Times are microseconds, of the process's clock in [`Meter`] and
 //! of the store's clock in [`Load`].
@@ -17,15 +17,15 @@ pub(crate) const MINUTE: i64 = 60 * SECOND;
 pub(crate) const TIMES: i64 = 2;
 /// ... plus this: far more than the pages of one site differ.
 pub(crate) const GRACE: i64 = SECOND;
-/// The scope's own time is the minimum over this long, because sites become slower for other reasons too.
+/// The scope's own time is the minimum over this long, because sites also become slower for other reasons.
 pub(crate) const REMEMBERED: i64 = 10 * MINUTE;
-/// Of this many pages, the second quickest counts, because a page now and then comes from a cache.
+/// The second quickest of this many pages counts, because single pages may come from a cache.
 const PAGES: usize = 8;
 
 /// A window of the store has at least this length and this many responses.
 pub(crate) const WINDOW: i64 = 2 * SECOND;
 pub(crate) const ENOUGH: u32 = 5;
-/// At least this many failures, and this part of the responses, count.
+/// Failures count if there are at least this many, and at least this part of the responses.
 pub(crate) const FAILURES: u32 = 2;
 pub(crate) const FAILING: f64 = 0.1;
 /// Late pages mean a queue if they are at least this part of the good responses.
@@ -40,22 +40,22 @@ pub struct Tally {
     pub sent: u32,
     /// Responses, including failed ones.
     pub answered: u32,
-    /// Responses with a 5xx, and those that did not come in time.
+    /// Responses with a 5xx, and timeouts.
     pub failed: u32,
     /// Pages that came late.
     pub late: u32,
     /// The scope's own time as this member knows it; 0 = not yet.
     pub own: i64,
-    /// The quickest page of these; 0 = there was none.
+    /// The quickest of these pages; 0 = there was none.
     pub quickest: i64,
 }
 
-/// A response, as far as the load is concerned.
+/// A response, as the load measurement sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// A page, and the time to its first byte.
     Page(i64),
-    /// A 5xx, or none in time.
+    /// A 5xx or a timeout.
     Failed,
     /// Anything else: a redirect, an image, a block.
     Other,
@@ -83,8 +83,8 @@ impl Meter {
         self.tally.sent = self.tally.sent.saturating_add(1);
     }
 
-    /// A response came. With `asked`, it is reported in any case. Returns the report, if any, and whether the response was
-    /// late.
+    /// Counts a response. With `asked`, it is reported in any case. Returns the report, if one is due, and whether the
+    /// response was late.
     pub fn answered(&mut self, now: i64, outcome: Outcome, asked: bool) -> (Option<Tally>, bool) {
         if self.tally == Tally::default() {
             self.since = now;
@@ -108,9 +108,9 @@ impl Meter {
         if now - self.since < SECOND {
             return (None, late);
         }
-        let told = Tally { over: (now - self.since).min(MINUTE), ..self.tally };
+        let report = Tally { over: (now - self.since).min(MINUTE), ..self.tally };
         (self.since, self.tally) = (now, Tally::default());
-        ((asked || now < self.reports_until).then_some(told), late)
+        ((asked || now < self.reports_until).then_some(report), late)
     }
 
     /// The scope's own time, including a page that took `took`.
@@ -120,7 +120,7 @@ impl Meter {
         let is_new = self.own.is_empty();
         if self.times.len() == PAGES {
             self.times.sort_unstable();
-            // At first, because a queue may have begun with the first pages.
+            // A queue may have begun with the first pages, so the quickest counts.
             let time = if is_new { self.times[0] } else { self.times[1] };
             self.times.clear();
             let minute = now / MINUTE;
@@ -150,7 +150,7 @@ pub struct Strain {
     pub sent: f64,
     /// Answers.
     pub answered: f64,
-    /// Answers that did not fail.
+    /// Responses that did not fail.
     pub good: f64,
 }
 
@@ -160,14 +160,14 @@ pub struct Load {
     from: i64,
     last: i64,
     counts: Tally,
-    /// When a member last reported the scope's own time that counts here, the least of all members.
+    /// When a member last reported the lowest own time.
     owned: i64,
     /// The latest window.
     pub strain: Strain,
 }
 
 impl Load {
-    /// Adds what a member has counted.
+    /// Adds a member's counts.
     pub fn count(&mut self, now: i64, tally: Tally) {
         if now - self.last > MINUTE {
             self.from = now - tally.over.clamp(0, MINUTE);
@@ -177,7 +177,7 @@ impl Load {
         if tally.own > 0 && (tally.own <= self.counts.own || now - self.owned > REMEMBERED) {
             (self.counts.own, self.owned) = (tally.own, now);
         }
-        // A member that has only seen a queue takes its time for the scope's own.
+        // A member that has only seen a queue mistakes its response time for the scope's own.
         let all = self.counts.own > 0 && tally.quickest > longest(self.counts.own);
         let late = if all { tally.answered.saturating_sub(tally.failed) } else { tally.late };
         let counts = &mut self.counts;
@@ -204,7 +204,7 @@ impl Load {
         self.counts = Tally { own: self.counts.own, ..Tally::default() };
     }
 
-    /// The clock was set back by so much.
+    /// Moves all times back with the clock.
     pub fn set_back(&mut self, back: i64) {
         for moment in [&mut self.from, &mut self.last, &mut self.owned, &mut self.strain.at] {
             *moment = if *moment > 0 { *moment - back } else { 0 };
@@ -216,7 +216,7 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// So many pages, one in each tenth of a second, each after so many tenths; what was told of them.
+    /// Sends `count` pages, a tenth of a second apart. Each takes `took` tenths. Returns the reports.
     fn pages(meter: &mut Meter, from: i64, count: i64, took: i64) -> Vec<Tally> {
         let tenth = SECOND / 10;
         (0..count)
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn late_pages_are_told_once_a_second_and_for_a_minute() {
+    fn late_pages_are_reported_once_a_second_and_for_a_minute() {
         let mut meter = Meter::default();
         pages(&mut meter, 0, 100, 3);
-        let told = pages(&mut meter, 10 * SECOND, 100, 20);
-        assert!((9..=10).contains(&told.len()), "{} in ten seconds", told.len());
-        assert!(told.iter().all(|tally| (10..=11).contains(&tally.late)), "{told:?}");
-        assert!(told.iter().all(|tally| tally.sent == tally.answered), "{told:?}");
+        let reports = pages(&mut meter, 10 * SECOND, 100, 20);
+        assert!((9..=10).contains(&reports.len()), "{} in ten seconds", reports.len());
+        assert!(reports.iter().all(|tally| (10..=11).contains(&tally.late)), "{reports:?}");
+        assert!(reports.iter().all(|tally| tally.sent == tally.answered), "{reports:?}");
         let after = pages(&mut meter, 20 * SECOND, 1_000, 3);
         assert!((50..=60).contains(&after.len()), "{} in a minute", after.len());
         assert!(after.iter().skip(1).all(|tally| tally.late == 0));
@@ -255,7 +255,7 @@ mod tests {
     fn the_own_time_is_a_minimum_and_follows_only_after_ten_minutes() {
         let mut meter = Meter::default();
         pages(&mut meter, 0, 100, 3);
-        let late = |told: Vec<Tally>| told.iter().map(|tally| tally.late).sum::<u32>();
+        let late = |reports: Vec<Tally>| reports.iter().map(|tally| tally.late).sum::<u32>();
         assert!(late(pages(&mut meter, 10 * SECOND, 5_000, 20)) > 4_900, "slow for eight minutes");
         let later = pages(&mut meter, 700 * SECOND, 1_000, 20);
         assert_eq!(late(later), 0, "it is the site's own by now");
@@ -265,10 +265,10 @@ mod tests {
     #[test]
     fn a_queue_that_begins_with_the_first_page_is_noticed() {
         let mut meter = Meter::default();
-        let told: Vec<_> = (1..40)
+        let reports: Vec<_> = (1..40)
             .filter_map(|n| meter.answered(n * SECOND / 2, Outcome::Page(n * SECOND / 4), false).0)
             .collect();
-        assert!(told.iter().map(|tally| tally.late).sum::<u32>() > 30, "{told:?}");
+        assert!(reports.iter().map(|tally| tally.late).sum::<u32>() > 30, "{reports:?}");
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
         Tally { over: SECOND, sent: 6, answered: 4, failed: 0, late: 3, own: 0, quickest: 0 };
 
     #[test]
-    fn a_member_that_has_come_to_a_queue_is_told_by_the_others() {
+    fn a_member_that_has_only_seen_a_queue_uses_the_own_time_of_others() {
         let (mut load, start) = (Load::default(), 1_000 * SECOND);
         let knows =
             Tally { over: 2 * SECOND, late: 4, own: SECOND / 4, quickest: 9 * SECOND, ..STRAINED };
@@ -312,7 +312,7 @@ mod tests {
         let Strain { at, strained, sent, answered, good } = load.strain;
         assert!(strained);
         assert_eq!((at, sent, answered, good), (start + SECOND, 9.0, 6.0, 5.0));
-        // A minute without a word, and another window begins.
+        // After a minute without reports, another window begins.
         load.count(start + 90 * SECOND, STRAINED);
         load.set_back(80 * SECOND);
         assert_eq!(load.strain.at, start - 79 * SECOND);

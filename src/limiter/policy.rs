@@ -13,7 +13,7 @@ use crate::{
     target::{Host, Target},
 };
 
-/// The key of a rule that is not split. Made once, because every request looks it up.
+/// The key of a rule that is not split. Shared, because every request looks it up.
 static WHOLE: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
 
 /// How a rule is split into scopes.
@@ -26,13 +26,13 @@ pub enum Split {
     Domain,
     /// One per host name.
     Host,
-    /// One per server: the address that is dialled.
+    /// One per server, by the address that is dialled.
     Address,
 }
 
 impl Split {
-    /// The finest split of which each part has whole scopes of both: scopes that share a bucket or a
-    /// cooldown are in the same part. A host may change its address, so those two have none but all.
+    /// The finest split whose parts contain only whole scopes of both: scopes that share a bucket or a cooldown are in
+    /// the same part. A host may change its address, so host and address have only `All` in common.
     #[must_use]
     pub fn coarser(self, other: Self) -> Self {
         match (self, other) {
@@ -42,8 +42,8 @@ impl Split {
         }
     }
 
-    /// The part of the scope's name after the rule's name, for a request: empty, the domain, the host, or the server
-    /// (empty until it was looked up).
+    /// The part of the scope's name after the rule's name: empty, the domain, the host, or the server (empty before its
+    /// look-up).
     #[must_use]
     pub fn key_of(self, target: &Target) -> Arc<str> {
         match self {
@@ -52,7 +52,7 @@ impl Split {
         }
     }
 
-    /// The same if only the host is known. Without a look-up, each host counts as a server of its own.
+    /// The same if only the host is known. Before a look-up, each host counts as a server of its own.
     #[must_use]
     pub fn key(self, host: &Host) -> Arc<str> {
         match (self, host) {
@@ -102,7 +102,7 @@ impl Limits {
     }
 }
 
-/// How much each kind of response counts towards the cooldown.
+/// The weight of each kind of response in the cooldown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Weights {
     /// By verdict; a missing verdict is not a block.
@@ -143,15 +143,15 @@ pub struct CooldownPolicy {
     pub after: f64,
     /// This share of the last verdicts trips too.
     pub ratio: Option<Ratio>,
-    /// Connections in a row that were dropped, refused or not answered, by a site that answered
-    /// before, and that trip. `None` if they never trip.
+    /// This many connections in a row that were dropped, refused or not answered trip, if the site answered before.
+    /// `None` if they never trip.
     pub silence: Option<u32>,
     /// Which responses are blocks, and their weights.
     pub on: Weights,
     /// Shortest and longest first cooldown. The length is drawn uniformly, once for the whole
     /// fleet.
     pub length: (Duration, Duration),
-    /// A streak without a new response for this long is forgotten.
+    /// A streak without a new response is forgotten after this time.
     pub forget_after: Duration,
     /// Whether a single request goes first when a cooldown ends.
     pub probe: bool,

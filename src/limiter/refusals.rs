@@ -5,10 +5,9 @@
 //! and then refuses one page after another has begun to refuse the client. The change is the sign,
 //! not the status.
 
-/// So many different pages in a row that are refused with a 503 are a wall.
+/// This many different pages in a row that are refused with a 503 are a wall.
 const BUSY: u32 = 5;
-/// The same for responses that missing pages have too, and for a single page that is requested
-/// again and again.
+/// The same for a response that missing pages also get, and for a single page that is requested repeatedly.
 const UNCLEAR: u32 = 20;
 
 /// How a page was refused.
@@ -29,7 +28,7 @@ pub struct Refusals {
     busy: bool,
     /// The first page of the run.
     page: u64,
-    /// Whether the run has a different page.
+    /// Whether the run contains a different page.
     differ: bool,
 }
 
@@ -39,7 +38,7 @@ impl Refusals {
         *self = Self { answers: true, ..Self::default() };
     }
 
-    /// `page` was refused. Returns true if that makes a wall; then the next run begins.
+    /// `page` was refused. Returns true if the run is a wall; then the next run begins.
     pub fn refused(&mut self, how: PlainRefusal, page: u64) -> bool {
         let busy = how == PlainRefusal::Busy;
         if self.run == 0 {

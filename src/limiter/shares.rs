@@ -22,17 +22,17 @@ pub(crate) const MOST: f64 = 0.45;
 pub(crate) const LEAST: f64 = 0.005;
 /// With this share of blocks, three in a row are likely by chance.
 pub(crate) const FREQUENT: f64 = 0.05;
-/// So many scattered blocks may come before a test.
+/// A test starts after this many scattered blocks.
 pub(crate) const FEW: f64 = 2.0;
-/// Fewer responses than this say nothing.
+/// With fewer responses than this, the share is unknown.
 pub(crate) const KNOWN_FROM: f64 = 10.0;
-/// Counts are halved from here on, so that recent responses count more.
+/// Counts are halved at this number, so that recent responses count more.
 pub(crate) const HALVED_FROM: f64 = 2_048.0;
-/// A base with so many blocks is known well enough to follow the observed share.
+/// A base with this many blocks is exact enough to follow the observed share.
 pub(crate) const MANY: f64 = 100.0;
-/// A test ends when so many blocks would be expected.
+/// A test ends when this many blocks are expected.
 pub(crate) const ENOUGH: f64 = 6.0;
-/// The same by the number of requests sent, because nothing is reported while nothing is blocked.
+/// The same by requests sent, because members report nothing while nothing is blocked.
 pub(crate) const ENOUGH_SENT: f64 = 15.0;
 
 /// Counts of responses and blocks.

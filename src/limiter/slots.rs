@@ -1,49 +1,49 @@
-//! How many requests of a scope are under way at once (`parallel`), divided among the members of a fleet.
+//! Limits the concurrent requests of a scope (`parallel`), divided among the members of a fleet.
 //!
-//! Each member has an allotment of slots, and begins a request only in a free one of them. Nothing but its own call
-//! changes its allotment, so no message that is late or lost lets two members use the same slot. While no member is short,
-//! each keeps what it has. Once one is, the others return each slot that becomes free, and it goes to the member that has
-//! waited longest for one.
+//! Each member has an allotment of slots, and starts a request only in a free slot. Only the member's own call changes
+//! its allotment, so a late or lost message never lets two members use the same slot. While no member is short, each
+//! keeps its slots. Once one is short, the others return each slot that becomes free, and the member that has waited
+//! longest gets it.
 //!
-//! An allotment is a lease: it ends [`LEASE`] after the latest call, so the slots of a member that has crashed come back.
-//! A lower limit revokes nothing; no member gets more until it is met. `lua/lib/slots.lua` is this file, operation by
-//! operation.
+//! An allotment is a lease: it ends [`LEASE`] after the latest call, so the slots of a crashed member come back. A
+//! lower limit revokes nothing, but no member gets more until the limit holds. `lua/lib/slots.lua` has the same
+//! operations in the same order.
 //! All times are microseconds of the store's clock.
 
 use std::sync::Arc;
 
-/// How long an allotment is good after the call that set it.
+/// How long an allotment is valid after the call that set it.
 pub const LEASE: i64 = 20_000_000;
 
-/// How long no member gets another slot after the store was away or lost its memory: until then all running members have
-/// reported what they have under way.
+/// After the store was away or lost its memory, no member gets another slot for this long. By then all running members
+/// have reported their requests in flight.
 pub const SETTLE: i64 = 3_000_000;
 
 /// What a member reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
-    /// Its name.
+    /// The member's name.
     pub member: Arc<str>,
     /// Slots that it uses.
     pub under_way: u32,
-    /// Slots that it could use, those included; 0 = it leaves.
+    /// Slots that it could use, including those in use; 0 = the member leaves.
     pub wanted: u32,
-    /// Members of the fleet, as far as it knows.
+    /// The size of the fleet that it knows of.
     pub fleet: u32,
-    /// Whether it has begun requests without the store since the latest answer.
+    /// Whether it has started requests without the store since the latest reply.
     pub was_local: bool,
 }
 
-/// What it gets.
+/// The reply to a member.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Allotted {
-    /// As many of its requests may be under way.
+    /// The most requests that it may have in flight.
     pub slots: u32,
     /// Whether others are short of slots, so that it must return each one that becomes free.
     pub contended: bool,
-    /// When to ask again; 0 = it has all that it wants.
+    /// When to ask again; 0 = it has all the slots that it wants.
     pub come_back: i64,
-    /// Others that can have a slot now.
+    /// Other members that can get a slot now.
     pub can_have: Vec<Arc<str>>,
     /// Whether it has just become short of slots, so that the others must be notified.
     pub is_newly_short: bool,
@@ -134,7 +134,7 @@ impl Slots {
         }
     }
 
-    /// The members that are short of slots. The one that has waited longest comes first.
+    /// The members that are short of slots; the one that has waited longest comes first.
     fn short(&self) -> Vec<&Share> {
         let mut short: Vec<_> = self.shares.iter().filter(|share| share.is_short()).collect();
         short.sort_by(|one, other| (one.served, &one.member).cmp(&(other.served, &other.member)));
@@ -227,14 +227,14 @@ mod tests {
         assert_eq!(slots.allot(lost + SETTLE + 1, 4, &need("a", 0, 4), lost).slots, 0);
     }
 
-    /// Members that begin, end, ask, crash and lose answers as it comes.
+    /// Members start and end requests, ask, crash and lose replies at random.
     #[test]
     fn never_are_more_under_way_than_the_limit_and_none_starves() {
         for seed in 0..200 {
             let mut random = fastrand::Rng::with_seed(seed);
             let most = random.u32(1..6);
             let (mut slots, mut now) = (Slots::default(), SECOND);
-            // Slots that each may use, and those that it does.
+            // The slots that each may use, and those that it uses.
             let mut members = [(0_u32, 0_u32); 4];
             let mut begun = [0; 4];
             for _ in 0..3_000 {
@@ -248,12 +248,12 @@ mod tests {
                     }
                     1 if *under_way > 0 => *under_way -= 1,
                     _ => {
-                        // While it asks, it begins nothing.
+                        // A member starts nothing while its call is in progress.
                         *allotted = *under_way;
                         let name = at.to_string();
                         let wanted = *under_way + 5;
                         let said = slots.allot(now, most, &need(&name, *under_way, wanted), 0);
-                        // The answer may be lost.
+                        // The reply may be lost.
                         if random.u8(0..10) > 0 {
                             *allotted = said.slots;
                         }

@@ -1,6 +1,5 @@
-//! The log entries of a request: the id that connects its lines, and its line in the access log
-//! (`log.access`), which is collected on its path and written at its end. Its trace ends with that
-//! line.
+//! The log entries of a request: the ID that its lines share, and its line in the access log (`log.access`). The line
+//! is collected on the request path and written at the end of the request, where its trace ends too.
 
 use std::{
     sync::{
@@ -30,8 +29,7 @@ use crate::{
     target::{Scheme, Target},
 };
 
-/// W3C trace context, which connects our lines with the crawler's own. It is passed on to the site
-/// unchanged.
+/// The W3C trace context connects our lines with the crawler's own. It is passed to the site unchanged.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The client's name for its request. It is meant for the proxy and is not sent to the site.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -40,20 +38,19 @@ const LONGEST_ID: usize = 128;
 /// A shorter hold has no cause in the log, because the proxy's own work takes as long.
 const NO_HOLD: Duration = Duration::from_millis(1);
 
-/// The id of a request in the log, and its client's trace context.
+/// The ID of a request in the log, and its client's trace context.
 #[derive(Debug)]
 pub(crate) struct RequestIdentity {
-    /// The client's own, or the trace's, or one that was made for the access log.
+    /// The client's ID, the trace's, or one that was made for the access log.
     id: Option<HeaderValue>,
-    /// A span around all log lines of a request with an id from its client; `None` for others.
+    /// A span around all log lines of a request with an ID from its client; `None` for other requests.
     pub(crate) span: Span,
     /// Its spans, if they are exported.
     trace: Option<Arc<Trace>>,
 }
 
 impl RequestIdentity {
-    /// Takes the request's id out of its fields. If the client gives none, `make` says whether to
-    /// make one.
+    /// Takes the request's ID out of its fields. If the client gave none, `make` says whether to make one.
     pub(crate) fn take(headers: &mut HeaderMap, make: bool, traces: Option<&Arc<Traces>>) -> Self {
         let named = headers.remove(REQUEST_ID).filter(is_id);
         let field = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
@@ -80,7 +77,7 @@ impl RequestIdentity {
         self.trace.is_some()
     }
 
-    /// Adds the request's id in the log to the response.
+    /// Adds the request's ID to the response.
     pub(crate) fn annotate(self, headers: &mut HeaderMap) {
         if let Some(id) = self.id {
             headers.insert(headers::REQUEST_ID, id);
@@ -92,7 +89,7 @@ impl RequestIdentity {
     }
 }
 
-/// Whether a text can be in a log and a field unchanged.
+/// Whether a text can be used unchanged in a log and a field.
 fn is_id(value: &HeaderValue) -> bool {
     let bytes = value.as_bytes();
     (1..=LONGEST_ID).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
@@ -163,13 +160,13 @@ pub(crate) struct AccessLine {
     span: Span,
     /// Whether the line is written. Otherwise only the trace uses it.
     logs: bool,
-    /// For the trace, which has no log span around it.
+    /// The request's ID for the trace, which has no log span around it.
     request_id: Option<String>,
     trace: Option<Arc<Trace>>,
     accepting: Option<OpenStep>,
     holding: Option<OpenStep>,
     started: Instant,
-    /// At the gate.
+    /// The hold in progress.
     waiting: Option<Waiting>,
     holds: Holds,
     upload: Option<Progress>,
@@ -185,7 +182,7 @@ impl AccessLine {
         logs: bool,
     ) -> Box<Self> {
         let uri = request.uri();
-        // Without a user's name and password.
+        // The authority without a user's name and password.
         let authority = uri
             .authority()
             .map_or("", |authority| authority.as_str().rsplit('@').next().unwrap_or_default());
@@ -318,13 +315,13 @@ impl AccessLine {
         access.upstream = exchange.took;
         access.attempts = exchange.sent;
         if exchange.held > self.holds.total {
-            // Held again after its grant: only a trip, or a retry after a cooldown, does that.
+            // The request was held again after its grant. Only a trip, or a retry after a cooldown, does that.
             let more = exchange.held - self.holds.total;
             self.holds.note(more, || HoldCause::Cooldown);
         }
     }
 
-    /// Counts bytes of the response to the client; `is_last` if it is complete.
+    /// Counts bytes of the response. `is_last`: the response is complete.
     pub(crate) fn bytes_sent(&mut self, bytes: usize, is_last: bool) {
         self.access.bytes_down += bytes as u64;
         if is_last && self.access.outcome == Outcome::Abandoned {
@@ -368,8 +365,8 @@ impl Drop for AccessLine {
     }
 }
 
-/// A `traceparent` (W3C Trace Context, section 3.2.2): `00-TRACE-PARENT-FLAGS`, in lower-case hex, neither of the ids all
-/// zeros. Later versions may append more fields.
+/// A `traceparent` (W3C Trace Context, section 3.2.2): `00-TRACE-PARENT-FLAGS` in lower-case hex, where neither ID is
+/// all zeros. Later versions may append more fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TraceParent<'a> {
     trace: &'a str,

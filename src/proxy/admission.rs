@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{gate::Entry, observability::metrics::Bound};
 
-/// Refuses an HTTP/2 request for the violations that [`crate::http1`] finds in HTTP/1.1.
+/// Refuses an HTTP/2 request for the violations that [`crate::http1`] detects in HTTP/1.1.
 ///
 /// # Errors
 /// More fields than `limits.headers` allows, an invalid path, or blanks around a value (RFC 9113 section 8.2.1).
@@ -40,10 +40,10 @@ pub(crate) fn admit_frames(
     Ok(())
 }
 
-/// Reserves the memory of an HTTP/2 request that is about to be held; `None` for HTTP/1.1.
+/// Reserves the memory of an HTTP/2 request before it is held; `None` for HTTP/1.1.
 ///
 /// # Errors
-/// The held requests take too much memory already.
+/// The held requests already use too much memory.
 pub(crate) fn reserve_memory(
     cx: &Context,
     client_conn: &ClientConn,
@@ -60,9 +60,8 @@ pub(crate) fn reserve_memory(
     })
 }
 
-/// Handles requests that are not passed on to a site: one that has been in this proxy before,
-/// TRACE, and an OPTIONS whose `Max-Forwards` is used up (RFC 9110 sections 7.6.3, 9.3.8 and
-/// 7.6.2).
+/// Answers requests that are not passed to a site: one that has been in this proxy before, TRACE, and an OPTIONS whose
+/// `Max-Forwards` is used up (RFC 9110 sections 7.6.3, 9.3.8 and 7.6.2).
 pub(crate) fn answer_here(
     cx: &Context,
     request: &mut Request<Incoming>,

@@ -1,10 +1,9 @@
 //! Budgets that requests share: the tunnels of `limits.tunnels`, and the memory of held HTTP/2
 //! requests.
 //!
-//! A tunnel's share is taken before its CONNECT is held; otherwise the held requests could all
-//! become tunnels, beyond the limit. An HTTP/1.1 client needs one connection for each held request,
-//! but an HTTP/2 client can make the proxy hold hundreds with a few bytes each, by references to
-//! earlier fields (RFC 7541).
+//! A tunnel's share is taken before its CONNECT is held. Otherwise all held requests could become tunnels and exceed
+//! the limit. An HTTP/1.1 client needs one connection for each held request. An HTTP/2 client can make the proxy hold
+//! hundreds with a few bytes each, by references to earlier fields (RFC 7541).
 
 use std::sync::{
     Arc,
@@ -13,14 +12,14 @@ use std::sync::{
 
 use http::Request;
 
-/// Most bytes for all held HTTP/2 requests: about 30,000 usual ones.
+/// Most bytes for all held HTTP/2 requests: about 30,000 typical ones.
 pub(crate) const MAX_HELD_MEMORY: usize = 128 * 1024 * 1024;
-/// Bytes of a request without its fields: its stream, its task and its place in the queue.
+/// Bytes of a request without its fields: its stream, its task and its entry in the queue.
 const REQUEST: usize = 2 * 1024;
 /// Bytes of a field without its name and value: its entry in a map that doubles as it grows.
 const FIELD: usize = 200;
 
-/// How much is in use.
+/// The amount in use.
 #[derive(Debug, Default)]
 pub(crate) struct Budget(Arc<AtomicUsize>);
 
@@ -35,7 +34,7 @@ pub(crate) struct Share {
 pub(crate) type TunnelSlot = Share;
 
 impl Budget {
-    /// Takes `size` if no more than `most` is in use then. A reload may change `most`.
+    /// Takes `size` unless that would exceed `most`. A reload may change `most`.
     pub(crate) fn take(&self, size: usize, most: usize) -> Option<Share> {
         let more = |used: usize| used.checked_add(size).filter(|sum| *sum <= most);
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -49,7 +48,7 @@ impl Drop for Share {
     }
 }
 
-/// The memory that a held request takes, roughly.
+/// The approximate memory of a held request.
 pub(crate) fn size_of_held<B>(request: &Request<B>) -> usize {
     let target = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     let fields = request.headers().iter();

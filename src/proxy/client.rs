@@ -1,5 +1,5 @@
-//! The clients' side: connections are accepted and given to a thread, clients log in, and response
-//! bodies go back to them.
+//! The clients' side: accepts connections, assigns them to threads, authenticates clients, and sends response bodies to
+//! them.
 
 pub(super) mod accept;
 pub mod auth;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::http1;
 
-/// A client's connection, and what its requests share.
+/// A client's connection, and the state that its requests share.
 #[derive(Debug)]
 pub(crate) struct ClientConn {
     /// Address of the client.
@@ -27,7 +27,7 @@ pub(crate) struct ClientConn {
     pub(crate) inside: Option<InterceptedConnect>,
     /// The activity on an HTTP/2 connection.
     pub(crate) activity: Option<Arc<Activity>>,
-    /// Each request borrows this timer, so that it need not allocate one.
+    /// A timer that each request borrows, so that none has to allocate one.
     pub(crate) response_timer: Mutex<Option<IdleTimer>>,
     /// The connection to a site on which this client has logged in.
     pub(crate) pinned: Arc<PinnedConn>,

@@ -1,4 +1,4 @@
-//! Shared by all requests: the current settings, the gate, the metrics, the connections to sites.
+//! The state that all requests share: current settings, gate, metrics, and connections to sites.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -33,7 +33,7 @@ use crate::{
     tls::ca::{Ca, CaError},
 };
 
-/// Clients that are remembered for not accepting our certificates.
+/// Number of remembered clients that reject our certificates.
 const MAX_DISTRUSTING: usize = 1000;
 
 /// The part that a reload replaces as a whole.
@@ -51,7 +51,7 @@ pub(crate) struct LiveConfig {
 /// Shared by all connections of the process.
 pub struct Context {
     live: ArcSwap<LiveConfig>,
-    /// Addresses that nobody may reach through the proxy.
+    /// Addresses that must not be reachable through the proxy.
     pub(crate) own: Arc<OwnAddresses>,
     /// The gate.
     pub gate: Arc<Gate>,
@@ -61,32 +61,32 @@ pub struct Context {
     pub events: Arc<Events>,
     /// The spans, if the environment names a collector.
     pub(crate) traces: Option<Arc<Traces>>,
-    /// Pages that look like walls and match no signature.
+    /// Pages that look like walls but match no signature.
     pub(crate) suspects: Arc<Suspects>,
-    /// Rules whose hidden tunnels were warned about.
+    /// Rules with a warning about tunnels that hide responses.
     warned_tunnels: Mutex<HashSet<Arc<str>>>,
-    /// Rules that were warned about refusing an unknown protocol.
+    /// Rules with a warning about an unknown protocol.
     warned_protocols: Mutex<HashSet<Arc<str>>>,
-    /// Clients that were warned about because they reject our certificates.
+    /// Clients with a warning that they reject our certificates.
     warned_clients: Mutex<HashSet<IpAddr>>,
     /// Rules whose upstream proxy failed most recently.
     failed_upstreams: Mutex<HashSet<Arc<str>>>,
     /// The memory of held HTTP/2 requests.
     pub(crate) held_memory: Budget,
-    /// Tunnels and upgraded connections: they outlive the HTTP connection they came from.
+    /// Tunnels and upgraded connections, which outlive the HTTP connection that they came from.
     pub(crate) tunnels: TaskTracker,
     /// The slots of tunnels; a request for a tunnel takes one before it is held.
     pub(crate) tunnel_slots: Budget,
-    /// The proxy stops: intercepted connections finish their requests in flight.
+    /// Cancelled when the proxy stops: intercepted connections finish their requests in flight.
     pub(crate) stopping: CancellationToken,
-    /// The local CA, once it was needed.
+    /// The local CA, after its first use.
     ca: Mutex<Option<Arc<Ca>>>,
-    /// Closes all open connections when the drain deadline has passed.
+    /// Cancelled when the drain deadline has passed: closes all open connections.
     pub(crate) end: CancellationToken,
     /// Connections to sites that wait for their next request.
     pub(crate) pool: Arc<Pool>,
-    /// Our name in `Via` (RFC 9110 section 7.6.3): random for each process, to detect a request
-    /// that returns to this process.
+    /// Our name in `Via` (RFC 9110 section 7.6.3). It is random for each process, to detect a request that returns to
+    /// this process.
     pub(crate) pseudonym: String,
     /// Our entry in `Via`.
     pub(crate) via: Via,
@@ -137,13 +137,12 @@ impl Context {
         })
     }
 
-    /// Settings, egress guard and authenticator in force, one coherent set.
+    /// The settings, egress guard and authenticator in force, as one consistent set.
     pub(crate) fn live(&self) -> Arc<LiveConfig> {
         self.live.load_full()
     }
 
-    /// Whether this client rejects our certificates for the first time. A bounded number of clients
-    /// is remembered.
+    /// Whether this client rejects our certificates for the first time. The number of remembered clients is bounded.
     pub(crate) fn is_first_distrust(&self, client: IpAddr) -> bool {
         let mut warned_clients = self.warned_clients.lock();
         if warned_clients.len() >= MAX_DISTRUSTING {
@@ -152,7 +151,7 @@ impl Context {
         warned_clients.insert(client)
     }
 
-    /// Warns once per rule that its cooldown sees nothing inside tunnels.
+    /// Warns once per rule that its cooldown does not see responses inside tunnels.
     pub(crate) fn warn_of_tunnel(&self, rule: &Rule) {
         if rule.cooldown.is_some() && self.warned_tunnels.lock().insert(Arc::clone(&rule.name)) {
             self.events.emit(Event::Warned {
@@ -194,9 +193,8 @@ impl Context {
         self.failed_upstreams.lock().remove(&rule.name);
     }
 
-    /// Applies reloaded settings to the next request, and to the next connection if they concern
-    /// connections. Existing connections to sites that depend on changed settings serve no further
-    /// request.
+    /// Applies reloaded settings to the next request, and to the next connection if they concern connections. Existing
+    /// connections to sites that depend on changed settings serve no more requests.
     pub fn reload(&self, settings: Settings) {
         let limits = settings.limits;
         let mut live =
@@ -205,8 +203,8 @@ impl Context {
         self.live.store(Arc::new(live));
     }
 
-    /// The CA for interception, opened (and created) on first use. It is not opened again, because
-    /// clients trust this one; another one needs a restart.
+    /// The CA for interception, opened (and created) on first use. It is not reopened, because clients trust this one.
+    /// A different CA needs a restart.
     ///
     /// # Errors
     /// [`CaError`]. The next call tries again.

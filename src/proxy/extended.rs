@@ -1,9 +1,9 @@
 //! WebSocket over HTTP/2: extended CONNECT (RFC 8441), translated to the handshake of HTTP/1.1 that
 //! sites use.
 //!
-//! At first the CONNECT becomes the equivalent GET with `Upgrade`, so that rule, gate and verdict
-//! see a single kind of WebSocket. At the end the site's 101 becomes a 200. HTTP/2 has no key for
-//! the handshake, so the proxy creates one and checks the site's reply.
+//! The CONNECT is first translated to the equivalent GET with `Upgrade`, so that rule, gate and verdict see a single
+//! kind of WebSocket. Finally the site's 101 becomes a 200. HTTP/2 has no key for the handshake, so the proxy creates
+//! one and checks the site's reply.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -12,7 +12,7 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use super::{Body, Refusal, headers, reply::Refused};
 
-/// A site hashes this together with the key (RFC 6455 section 1.3).
+/// A site hashes this constant together with the key (RFC 6455 section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The header field with which a site's 101 replies to our key.
@@ -37,7 +37,7 @@ pub(crate) fn is_asked_by<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_2 && request.extensions().get::<Protocol>().is_some()
 }
 
-/// Makes the handshake of HTTP/1.1 of an extended CONNECT, with [`Accept`] among its extensions.
+/// Translates an extended CONNECT to the handshake of HTTP/1.1, with [`Accept`] among its extensions.
 ///
 /// # Errors
 /// 501 for another protocol than WebSocket (RFC 9220 section 3).

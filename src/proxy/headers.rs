@@ -18,15 +18,14 @@ const PRIORITY: HeaderName = HeaderName::from_static("priority");
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// Our name in it.
 const OUR_NAME: &[u8] = b"tidegate";
-/// The prefix of our own fields. A site must not send them in our name, and does not get those of a
-/// client.
+/// The prefix of our own fields. They are removed from a site's response, and a client's are not sent to the site.
 const OURS: &str = "tidegate-";
 
 /// The verdict, on relayed responses.
 pub(crate) const VERDICT: HeaderName = HeaderName::from_static("tidegate-verdict");
 /// The rule, on relayed responses.
 pub(crate) const RULE: HeaderName = HeaderName::from_static("tidegate-rule");
-/// The name under which the log has the request.
+/// The name of the request in the log.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");
 /// How often the request was sent, if more than once.
 pub(crate) const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
@@ -80,11 +79,11 @@ impl Via {
     }
 }
 
-/// The fields of a head that matter to the proxy, found in one pass over their names. A lookup of
-/// each would cost several times as much, and hardly any head has one.
+/// The fields of a head that matter to the proxy, found in one pass over their names. Separate lookups would cost
+/// several times as much, and hardly any head has one of these fields.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HeaderFlags {
-    /// Something of one hop; `Connection` is of them.
+    /// Hop-by-hop fields, including `Connection`.
     pub(crate) hop: bool,
     /// `Transfer-Encoding`.
     pub(crate) coding: bool,
@@ -100,7 +99,7 @@ pub(crate) struct HeaderFlags {
     pub(crate) length: bool,
     /// `Proxy-Status`.
     pub(crate) status: bool,
-    /// Something about a limit of the site.
+    /// A field about a limit of the site.
     pub(crate) limit: bool,
 }
 
@@ -127,8 +126,7 @@ impl HeaderFlags {
     }
 }
 
-/// Removes hop-by-hop fields and keeps the order of the rest, because some sites judge a client by
-/// it.
+/// Removes hop-by-hop fields. Keeps the order of the others, because some sites judge a client by it.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     let named = connection_options(headers);
     let all = std::mem::take(headers);
@@ -146,8 +144,8 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// The same for a response, whose order does not matter. Most responses have a single such field,
-/// so the map is changed in place.
+/// The same for a response, whose order does not matter. Most responses have only one such field, so the map is changed
+/// in place.
 pub(crate) fn strip_answer(headers: &mut HeaderMap) {
     let named = connection_options(headers);
     let unwanted: Vec<HeaderName> = headers
@@ -160,7 +158,7 @@ pub(crate) fn strip_answer(headers: &mut HeaderMap) {
     }
 }
 
-/// Fields of one hop: RFC 9110 section 7.6.1, and those that clients and proxies use alike.
+/// Hop-by-hop fields: RFC 9110 section 7.6.1, and those that both clients and proxies use.
 fn is_of_one_hop(name: &str) -> bool {
     match name {
         "connection"
@@ -178,8 +176,8 @@ fn is_of_one_hop(name: &str) -> bool {
     }
 }
 
-/// The fields that `Connection` names, except those that no sender may name there (RFC 9110 section
-/// 7.6.1). Without its length, its host or its credentials, a message would be a different one.
+/// The fields that `Connection` names, except those that no sender may name there (RFC 9110 section 7.6.1). Without its
+/// length, host or credentials, a message would be a different one.
 fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
     headers
         .get_all(header::CONNECTION)
@@ -192,8 +190,8 @@ fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
-/// The options of a `Connection` field. An invalid option does not hide the others, and quotes,
-/// which no option has, are ignored: an option that a sender wants to drop is dropped.
+/// The options of a `Connection` field. An invalid option does not hide the others. Quotes, which no option has, are
+/// ignored, so every option that a sender wants to drop is dropped.
 fn options(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     let blank = |b: &u8| b.is_ascii_whitespace() || *b == b'"';
     value.as_bytes().split(|b| *b == b',').map(move |option| {
@@ -266,7 +264,7 @@ impl FieldText {
     }
 }
 
-/// Whether a request carries our own entry in `Via`: it came back to us (RFC 9110 section 7.6.3).
+/// Whether a request carries our own entry in `Via`, because it came back to us (RFC 9110 section 7.6.3).
 pub(crate) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
     headers
         .get_all(header::VIA)
@@ -276,8 +274,7 @@ pub(crate) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
         .any(|entry| entry.split_whitespace().nth(1) == Some(pseudonym))
 }
 
-/// Cookies, which HTTP/2 may send in several fields, in one as HTTP/1.1 wants them (RFC 9113
-/// section 8.2.3).
+/// Joins cookies, which HTTP/2 may send in several fields, into one field for HTTP/1.1 (RFC 9113 section 8.2.3).
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let crumbs: Vec<&[u8]> =
         headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
@@ -311,7 +308,7 @@ fn max_wait(headers: &HeaderMap) -> Option<Duration> {
         .map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-/// Takes the wait out of `Prefer`, which is meant for the proxy. Other preferences go on to the site.
+/// Takes the wait out of `Prefer`, because it is meant for the proxy. Other preferences are sent to the site.
 pub(crate) fn take_max_wait(headers: &mut HeaderMap) {
     let rest: Vec<&str> =
         preferences(headers).filter(|preference| wait_of(preference).is_none()).collect();
@@ -356,7 +353,7 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::try_from(rest.join(", ")).ok().filter(|value| !value.is_empty())
 }
 
-/// Schemes by which a site logs in a whole connection, not a request (RFC 4559 section 6).
+/// Schemes that authenticate a whole connection instead of a request (RFC 4559 section 6).
 const CONNECTION_LOGINS: [&[u8]; 4] = [b"ntlm", b"negotiate", b"kerberos", b"nego2"];
 
 /// Whether a request authenticates the connection on which it is sent.
@@ -369,8 +366,8 @@ pub(crate) fn logs_a_connection_in(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Transfer codings of a response other than a single `chunked`. We requested none, and without the
-/// field the client would misread the body.
+/// Transfer codings of a response other than a single `chunked`. We requested none, and without the field the client
+/// would misread the body.
 pub(crate) fn has_foreign_coding(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(header::TRANSFER_ENCODING).iter();
     let first = values.next().map(|value| value.as_bytes().trim_ascii());
@@ -404,8 +401,7 @@ pub(crate) fn normalise_length(headers: &mut HeaderMap) -> bool {
     true
 }
 
-/// Removes entries of `Proxy-Status` in our name: a field line that contains one is removed as a
-/// whole.
+/// Removes entries of `Proxy-Status` in our name. A field line with such an entry is removed as a whole.
 pub(crate) fn strip_our_status(headers: &mut HeaderMap) {
     let ours = |value: &HeaderValue| {
         value.as_bytes().split(|b| *b == b',').any(|entry| {
@@ -424,8 +420,7 @@ pub(crate) fn strip_our_status(headers: &mut HeaderMap) {
     }
 }
 
-/// Decrements `Max-Forwards`. True if it was 0, so that the request is for us (RFC 9110 section
-/// 7.6.2).
+/// Decrements `Max-Forwards`. True if it was 0, so that the proxy must answer the request (RFC 9110 section 7.6.2).
 pub(crate) fn count_down(headers: &mut HeaderMap) -> bool {
     let left = headers.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok());
     match left.and_then(|value| value.trim().parse::<u32>().ok()) {

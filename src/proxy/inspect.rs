@@ -1,8 +1,7 @@
-//! Inspects responses: a bounded prefix is read ahead for the verdict, the original bytes are
-//! passed on unchanged, and a verdict that is not clear in time is reached while the body passes.
+//! Inspects responses. A bounded prefix is read ahead for the verdict, and the original bytes are passed on unchanged.
+//! If the verdict is not clear in time, the rest is scanned while the body passes.
 //!
-//! A verdict is reported even if the client disconnects: a task of its own then reads the rest,
-//! within the same bounds.
+//! A verdict is reported even if the client disconnects. Then a separate task reads the rest, within the same bounds.
 
 use std::{
     collections::VecDeque,
@@ -30,24 +29,24 @@ use crate::{
     gate::Slot,
 };
 
-/// Most received bytes that are read ahead of the client. The scan is bounded in *decoded* bytes;
-/// this bound applies if nothing can be decoded.
+/// Most received bytes that are read ahead of the client. The scan is bounded in *decoded* bytes. This bound applies if
+/// nothing can be decoded.
 const MAX_AHEAD: usize = 256 * 1024;
 
 /// A site's body for the client, with the part that was read ahead.
 #[derive(Debug)]
 pub struct SiteBody {
     ahead: VecDeque<Bytes>,
-    /// The site broke off while we read ahead. The client gets this error after the bytes before
-    /// it.
+    /// The site closed the connection while we read ahead. The client gets this error after the bytes that arrived
+    /// before.
     broken: Option<BodyError>,
-    /// `None` once it was read to its end.
+    /// `None` once the body was read to its end.
     rest: Option<Incoming>,
     idle: IdleTimer,
     /// Returned to the pool once the site's response is complete.
     conn: Option<Conn>,
     watch: Option<Box<Watch>>,
-    /// Counts the request as one under way (`parallel`).
+    /// Counts the request as in flight (`parallel`).
     slot: Option<Box<Slot>>,
 }
 
@@ -77,7 +76,7 @@ impl SiteBody {
         Self { ahead, broken, rest: Some(rest), idle, conn: Some(conn), watch, slot }
     }
 
-    /// The request does not count as one under way any more: another attempt takes its place.
+    /// Frees the slot, because another attempt takes the request's place.
     pub(crate) fn end_slot(&mut self) {
         self.slot = None;
     }
@@ -92,10 +91,9 @@ impl SiteBody {
         self.watch.as_ref().map(|watch| &watch.permit)
     }
 
-    /// Reads ahead until the verdict is clear, at most for `delay`. `None` if it is not clear by
-    /// then.
+    /// Reads ahead until the verdict is clear, for at most `delay`. `None` if it is not clear by then.
     ///
-    /// Dropping the future in between loses nothing, see [`SiteBody::drop`].
+    /// Dropping the future loses nothing, see [`SiteBody::drop`].
     pub(crate) async fn look(&mut self, delay: Duration) -> Option<(Judgement, SendPermit)> {
         let end = {
             let mut ahead = pin!(self.read_ahead(MAX_AHEAD));
@@ -109,15 +107,13 @@ impl SiteBody {
         Some((scan.finish(end), permit))
     }
 
-    /// Reads ahead until the end, at most this many bytes and for `delay`, and returns what has
-    /// arrived.
+    /// Reads ahead until the end, for at most this many bytes and `delay`. Returns the bytes that have arrived.
     pub(crate) async fn read(&mut self, most: usize, delay: Duration) -> Vec<u8> {
         tokio::time::timeout(delay, self.read_ahead(most)).await.ok();
         self.ahead.iter().flatten().copied().take(most).collect()
     }
 
-    /// Whether the site closed the connection before anything was passed on, so that the client can
-    /// still get an error.
+    /// Whether the site closed the connection before any byte was passed on, so that the client can still get an error.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.broken.is_some()
     }
@@ -249,7 +245,7 @@ impl Drop for SiteBody {
     }
 }
 
-/// How long a response is read for its verdict after its client disconnected.
+/// How long a response is read for its verdict after its client has disconnected.
 const LEFT: Duration = Duration::from_secs(2);
 
 /// Whether a response may be delayed for its verdict: documents, but not streams.

@@ -1,9 +1,8 @@
 //! `http://tidegate.local/`: a page for the proxy's own clients. It serves the CA that they must
 //! trust, and shows whether a client uses the proxy, is intercepted and trusts the CA.
 //!
-//! The name exists only in the proxy. So a client with a response uses the proxy, and one with a
-//! response over `https` trusts the CA, because no other certificate exists for it. These requests
-//! take no token.
+//! The name exists only in the proxy. So a client that gets a response uses the proxy. A client that gets a response
+//! over `https` trusts the CA, because no other certificate exists for the name. These requests take no token.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -26,7 +25,7 @@ pub(crate) fn is_ours(target: &Target) -> bool {
 /// Responds to such a request.
 ///
 /// # Errors
-/// The refusal: another method than GET and HEAD, a page that is not there, no CA.
+/// The refusal: a method other than GET and HEAD, an unknown page, or no CA.
 pub(crate) fn answer<B>(
     cx: &Context,
     client_conn: &ClientConn,
@@ -52,8 +51,8 @@ pub(crate) fn answer<B>(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // The page over `http` makes a request over `https`, which is another origin. No other page may
-    // read the client's address here.
+    // The page over `http` makes a request over `https`, which is another origin. No other page may read the client's
+    // address here.
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static(ORIGIN));
     Ok(response)
 }

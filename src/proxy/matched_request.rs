@@ -45,7 +45,7 @@ impl MatchedRequest {
     /// Finds the rule.
     ///
     /// # Errors
-    /// No rule matches, or the one that does says `deny`.
+    /// No rule matches, or the matching rule says `deny`.
     pub(crate) fn new(
         cx: &Context,
         target: Target,
@@ -59,13 +59,13 @@ impl MatchedRequest {
         Ok(Self { target, client, entry, preferences, trace: None, passed: None, addresses: None })
     }
 
-    /// A step of its path that begins now, if its spans are exported.
+    /// A step of the request path that begins now, if its spans are exported.
     pub(crate) fn step(&self, name: StepName) -> Option<OpenStep> {
         self.trace.as_ref().map(|trace| trace.step(name))
     }
 
-    /// Refuses a forbidden port or address before the request is held, so that it takes no token. A
-    /// name is judged by its addresses when it is dialled; with `via`, the name itself is judged.
+    /// Refuses a forbidden port or address before the request is held, so that it takes no token. A name is judged by
+    /// its addresses when it is dialled. With `via`, the name itself is judged.
     ///
     /// # Errors
     /// The egress guard denies it.
@@ -116,7 +116,7 @@ impl MatchedRequest {
     }
 }
 
-/// The right to send one request: the gate's permit, and what the report on its response needs.
+/// The permit to send one request, with the state that its report needs.
 #[derive(Debug)]
 pub(crate) struct SendPermit {
     entry: Arc<Entry>,
@@ -126,7 +126,7 @@ pub(crate) struct SendPermit {
     /// The suspects of all sites.
     suspects: Arc<Suspects>,
     live: Arc<LiveConfig>,
-    /// The span of the inspection, which ends with the report. Boxed: most requests have none.
+    /// The span of the inspection, which ends with the report. Boxed, because most requests have none.
     inspecting: Option<Box<OpenStep>>,
 }
 
@@ -146,7 +146,7 @@ impl SendPermit {
         self.inner.as_ref().and_then(Permit::next_in)
     }
 
-    /// False once a cooldown has tripped since the grant, or once its ticket is void.
+    /// False once a cooldown has tripped since the grant, or once the ticket is void.
     pub(crate) fn may_send(&mut self) -> bool {
         self.inner.as_mut().is_none_or(Permit::may_send)
     }
@@ -158,7 +158,7 @@ impl SendPermit {
         }
     }
 
-    /// Whether its ticket is void because its moment has passed.
+    /// Whether its ticket is void because it is late.
     pub(crate) fn is_late(&self) -> bool {
         self.inner.as_ref().is_some_and(Permit::is_late)
     }
@@ -168,24 +168,24 @@ impl SendPermit {
         self.inner.as_mut().is_none_or(Permit::may_open)
     }
 
-    /// Like [`Self::may_send`], for the rest of a request that is under way.
+    /// Like [`Self::may_send`], for the rest of a request in flight.
     pub(crate) fn may_go_on(&self) -> bool {
         self.inner.as_ref().is_none_or(Permit::may_go_on)
     }
 
-    /// Restarts the count of its wait.
+    /// Restarts the measurement of its wait.
     pub(crate) fn renew(&mut self) {
         if let Some(permit) = &mut self.inner {
             permit.renew();
         }
     }
 
-    /// The slot that counts the request as under way; keep it until the response is complete.
+    /// The slot that counts the request as in flight. Keep it until the response is complete.
     pub(crate) fn take_slot(&mut self) -> Option<Box<Slot>> {
         self.inner.as_mut().and_then(Permit::take_slot)
     }
 
-    /// Waits for the permit again.
+    /// Waits for another permit.
     ///
     /// # Errors
     /// The gate refuses.
@@ -199,7 +199,7 @@ impl SendPermit {
         self.inspecting = matched.step(StepName::Inspect).map(Box::new);
     }
 
-    /// Reads a limit that the site may name in these fields; it is reported with the verdict.
+    /// Reads the limit that the site may announce in these fields. It is reported with the verdict.
     pub(crate) fn note_limit(&mut self, headers: &HeaderMap) {
         if let Some(permit) = self.inner.as_mut().filter(|_| self.entry.rule.site_limits) {
             permit.hear_limit(site_limit(headers, clock::wall()));
@@ -220,7 +220,7 @@ impl SendPermit {
         }
     }
 
-    /// Records whether the response is a plain refusal, by its status or the target of its redirect alone.
+    /// Records whether the response is a plain refusal, judged only by its status or the target of its redirect.
     pub(crate) fn note_refusal(&mut self, head: &Parts) {
         let leads_home = || {
             let location = head.headers.get(LOCATION).and_then(|value| value.to_str().ok());
@@ -240,7 +240,7 @@ impl SendPermit {
         }
     }
 
-    /// Reports the verdict to the fleet. `judgement` becomes a block if all pages of the site look the same.
+    /// Reports the verdict to the fleet. `judgement` becomes a block if many of the site's pages are the same suspect.
     pub(crate) async fn report(&mut self, judgement: &mut Judgement) {
         let inspect = &self.live.settings.inspect;
         self.suspects.judge(&self.entry, &self.target, inspect, judgement);

@@ -1,8 +1,7 @@
 //! The proxy's own responses: the table of `docs/faq.md`.
 //!
-//! Every own response has `Proxy-Status` (RFC 9209) for programs that know it, one word in
-//! `Tidegate-Refused` for simple clients, and a problem document (RFC 9457) with one sentence for
-//! people.
+//! Each of them has `Proxy-Status` (RFC 9209) for programs that know it, one word in `Tidegate-Refused` for simple
+//! clients, and a problem document (RFC 9457) with one sentence for people.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -22,13 +21,13 @@ use crate::{
     target::BadTarget,
 };
 
-/// The methods of `Allow`: the usual ones. All methods pass except TRACE.
+/// The methods of `Allow`. All methods pass except TRACE.
 pub(crate) const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
 
-/// `Retry-After` if the end is unknown.
+/// `Retry-After` if the end of the wait is unknown.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A refusal, boxed because it is returned with `?` next to much smaller values.
+/// A refusal. Boxed, because it is returned with `?` next to much smaller values.
 pub(crate) type Refused = Box<Refusal>;
 
 /// Why the proxy answers a request itself.
@@ -40,12 +39,12 @@ pub(crate) struct Refusal {
     /// The error type of `Proxy-Status` (RFC 9209 section 2.3).
     pub(crate) error: &'static str,
     sentence: String,
-    /// When to retry, if that is known.
+    /// When to retry, if known.
     pub(crate) retry_after: Option<Duration>,
     /// How long until the scope is free again.
     pub(crate) next: Option<Duration>,
     entry: Option<Arc<Entry>>,
-    /// The capacity of the bucket that is empty.
+    /// The capacity of the empty bucket.
     burst: Option<u32>,
 }
 
@@ -68,7 +67,7 @@ impl Refusal {
         })
     }
 
-    /// The rule that the request fell under, for metrics and text.
+    /// Sets the rule of the request, for metrics and text.
     pub(crate) fn under(mut self: Box<Self>, entry: &Arc<Entry>) -> Refused {
         self.entry = Some(Arc::clone(entry));
         self
@@ -85,8 +84,8 @@ impl Refusal {
         self
     }
 
-    /// The gate refuses the request. `max_wait`: the client's own `Prefer: wait`, if it is shorter
-    /// than the rule's `max_wait`.
+    /// The gate refuses the request. `max_wait` is the client's own `Prefer: wait` if it is shorter than the rule's
+    /// `max_wait`.
     pub(crate) fn gate(
         refused: &crate::gate::Refused,
         statuses: RefuseStatuses,
@@ -147,14 +146,14 @@ impl Refusal {
         Self::new(StatusCode::LOOP_DETECTED, Reason::Loop, "proxy_loop_detected", sentence)
     }
 
-    /// The site closed the connection within its response before any of it was passed on.
+    /// The site closed the connection during its response, before any of it was passed on.
     pub(crate) fn cut_off() -> Refused {
         let sentence = "The site broke off its response.";
         let status = StatusCode::BAD_GATEWAY;
         Self::new(status, Reason::Connect, "http_response_incomplete", sentence)
     }
 
-    /// A bound of `limits` is reached.
+    /// A limit of `limits` is reached.
     pub(crate) fn busy(what: &str) -> Refused {
         let sentence = format!("The proxy already has as many {what} as `limits` allows.");
         let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -195,7 +194,7 @@ impl Refusal {
         self.rate_fields(headers);
     }
 
-    /// `X-RateLimit-*`: capacity of the bucket, remaining tokens, seconds until there are more.
+    /// `X-RateLimit-*`: the bucket's capacity, the remaining tokens, and the seconds until there are more.
     fn rate_fields(&self, headers: &mut HeaderMap) {
         let Some(burst) = self.burst else { return };
         headers.insert("x-ratelimit-limit", burst.into());
@@ -203,7 +202,7 @@ impl Refusal {
         headers.insert("x-ratelimit-reset", self.seconds().unwrap_or(1).into());
     }
 
-    /// Whole seconds, rounded up, at least one: an earlier retry would be refused again.
+    /// Whole seconds, rounded up and at least one, because an earlier retry would be refused again.
     fn seconds(&self) -> Option<u64> {
         let wait = self.retry_after?;
         Some((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))
@@ -263,7 +262,7 @@ impl From<&DialError> for Refused {
     }
 }
 
-/// Why the gate refuses a request. `max_wait`: the client's own, if it is shorter than the rule's.
+/// Why the gate refuses a request. `max_wait` is the client's own if it is shorter than the rule's.
 fn explain(refused: &crate::gate::Refused, max_wait: Option<Duration>) -> String {
     let rule = &refused.entry.rule.name;
     let longest = max_wait.map_or_else(

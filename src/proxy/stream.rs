@@ -22,8 +22,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// One end of a tunnel, with the bytes that were read before the tunnel began.
 pub(crate) enum Side {
-    /// A plain TCP connection: the usual case, copied without a lock and without a buffer while
-    /// idle.
+    /// A plain TCP connection, the usual case. It is copied without a lock, and without a buffer while idle.
     Tcp(TcpStream, Bytes),
     /// Anything else (TLS).
     Other(Box<dyn Stream>),
@@ -82,12 +81,12 @@ impl<S> From<S> for Peeked<S> {
 }
 
 impl<S> Peeked<S> {
-    /// A stream of which `early` has been read already.
+    /// A stream whose bytes in `early` have already been read.
     pub(crate) fn new(stream: S, early: Bytes) -> Self {
         Self { early, stream }
     }
 
-    /// The stream, and the bytes that are to be read first.
+    /// The stream, and the bytes to read first.
     pub(crate) fn into_parts(self) -> (S, Bytes) {
         (self.stream, self.early)
     }

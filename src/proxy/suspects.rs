@@ -1,5 +1,5 @@
-//! Pages that look like walls but match no signature: counted, reported once per site and hour,
-//! kept on request. If all pages of a site suddenly are one such page, it is a block.
+//! Pages that look like walls but match no signature. They are counted, reported once per site and hour, and kept on
+//! request. If all pages of a site suddenly become the same such page, it is a block.
 //!
 //! A few numbers are kept per site, for at most [`MAX_SITES`] sites.
 
@@ -26,7 +26,7 @@ use crate::{
     target::{Host, Target},
 };
 
-/// Sites that are remembered: with some hundred bytes each about a megabyte.
+/// Number of remembered sites: at some hundred bytes each, about a megabyte.
 const MAX_SITES: usize = 4096;
 
 /// How often a site's suspects are reported.
@@ -35,7 +35,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(3600);
 /// After this many different URLs in a row with the same body, a suspect is a block.
 const SAME: usize = 4;
 
-/// Pages after which the usual length of a site is known.
+/// Number of pages after which a site's usual length is known.
 const KNOWN: u32 = 5;
 
 /// A wall is shorter than the site's usual page by at least this factor.
@@ -55,7 +55,7 @@ pub(crate) struct Suspects {
 /// The state of one site.
 #[derive(Debug, Default)]
 struct SiteHistory {
-    /// Pages that were no suspects, and their mean length.
+    /// The number of ordinary pages, and their mean length.
     pages: u32,
     usual: f64,
     /// Its last body if that was a suspect, and the URLs that returned it.

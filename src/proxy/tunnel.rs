@@ -1,10 +1,9 @@
-//! CONNECT: the request is held, the site connected, the response sent, and then bytes are copied
-//! both ways.
+//! CONNECT: holds the request, connects to the site, responds, and then copies bytes both ways.
 //!
-//! The bytes of an open tunnel are limited too: no more of a possible request goes from client to
-//! site while its scope cools down, and with `tunnel: flights` each new client flight after a
-//! response takes a token. If the client uses TLS, only application data counts; handshake, alerts
-//! and control frames pass. Withheld bytes stay in the client's socket, except for one buffer.
+//! An open tunnel is limited too. While its scope cools down, no more bytes of a possible request go from client to
+//! site. With `tunnel: flights`, each new client flight after a response takes a token. If the client uses TLS, only
+//! application data counts; handshake, alerts and control frames pass. Withheld bytes stay in the client's socket,
+//! except for one buffer.
 
 pub(crate) mod copy;
 mod hello;
@@ -52,8 +51,8 @@ use crate::{
 use hello::Hello;
 use records::{Piece, Records};
 
-/// Bytes from a site that count as a response to a client that has only opened HTTP/2: the site's
-/// own SETTINGS and session tickets are fewer.
+/// If a client has only opened HTTP/2, this many bytes from the site count as a response. The site's own SETTINGS and
+/// session tickets are shorter.
 const OPENING_ANSWER: usize = 768;
 
 /// Opens the tunnel for a CONNECT. The 200 means that the connection is open (RFC 9110 section
@@ -118,7 +117,7 @@ pub(crate) fn admit(
     take_slot(cx, live, &matched.entry)
 }
 
-/// The slot of a new tunnel, taken before its hold and kept until its end.
+/// The slot of a new tunnel, taken before the hold and kept until the tunnel ends.
 ///
 /// # Errors
 /// All slots of `limits.tunnels` are taken.
@@ -133,7 +132,7 @@ pub(crate) fn take_slot(
     })
 }
 
-/// Connects a client whose CONNECT was already answered to the site.
+/// Connects a client to the site after its CONNECT was answered.
 pub(crate) async fn join(
     cx: &Arc<Context>,
     mut matched: MatchedRequest,
@@ -175,7 +174,7 @@ async fn establish(
     }
     let mut permit = held?;
     loop {
-        // The current settings, because they may have changed during the wait.
+        // Uses the current settings, because they may have changed during the wait.
         let live = cx.live();
         let step = matched.step(StepName::Connect);
         let dialled = connect_site(cx, &live, matched, &mut permit).await;
@@ -191,7 +190,7 @@ async fn establish(
     }
 }
 
-/// A connection to the site, and the address that was dialled; none with `via`.
+/// A connection to the site, and the dialled address (`None` with `via`).
 type SiteSide = (Side, Option<SocketAddr>);
 
 async fn connect_site(
@@ -218,7 +217,7 @@ async fn serve(client: Side, (site, address): SiteSide, mut flights: Flights) {
     }
 }
 
-/// Reports why a tunnel, or an upgraded connection, did not end by itself.
+/// Reports why a tunnel or an upgraded connection ended early.
 pub(crate) fn ended(metrics: &Metrics, error: &io::Error) {
     if error.kind() == io::ErrorKind::TimedOut {
         metrics.reached(Bound::IdleTunnel);
@@ -228,10 +227,9 @@ pub(crate) fn ended(metrics: &Metrics, error: &io::Error) {
 
 /// Asks the gate before bytes go from a tunnel's client to its site.
 ///
-/// A flight is what the client sends after the site has sent something; the permit of the CONNECT
-/// covers the first one. The content cannot be judged, so the report on a flight is neutral:
-/// neither a block nor a sign of health. For a probe, the site's response opens the scope, because
-/// a tunnel shows no better evidence.
+/// A flight is the data that the client sends after the site has sent something. The permit of the CONNECT covers the
+/// first flight. The content cannot be judged, so the report on a flight is neutral: neither a block nor a sign of
+/// health. For a probe, the site's response opens the scope, because a tunnel shows no better evidence.
 ///
 /// A reload takes effect with the next of these bytes.
 pub(crate) struct Flights {
@@ -239,10 +237,9 @@ pub(crate) struct Flights {
     live: Arc<LiveConfig>,
     matched: MatchedRequest,
     tunnel_login: Arc<TunnelLogin>,
-    /// The address that was dialled; none with `via`.
+    /// The dialled address; `None` with `via`.
     site: Option<SocketAddr>,
-    /// A CONNECT to an address: the name in the client's hello, once it is there, must fall under
-    /// the same rule.
+    /// For a CONNECT to an address: the name in the client's hello, once it has arrived, must match the same rule.
     awaits_name: AtomicBool,
     records: Mutex<Records>,
     /// Empty only while the gate decides.
@@ -274,10 +271,10 @@ impl Flights {
         Self { cx, live, matched, tunnel_login, site: None, awaits_name, records, under_way, tally }
     }
 
-    /// Whether `bytes`, the client's first ones, may pass; false if more are needed to decide.
+    /// Whether the client's first bytes may pass; false if more bytes are needed to decide.
     ///
     /// # Errors
-    /// They request a name under another rule from an address.
+    /// They name a host of another rule, or begin a hello that cannot be parsed.
     pub(crate) fn may_begin(&self, bytes: &[u8]) -> io::Result<bool> {
         if !self.awaits_name.load(Ordering::Relaxed) {
             return Ok(true);
@@ -341,7 +338,7 @@ impl Flights {
         let mut flight = match under_way {
             Some(flight) if flight.may_go_on(self.matched.entry.rule.tunnel) => flight,
             ended => {
-                // Boxed: most bytes of a tunnel do not wait.
+                // Boxed, because most bytes of a tunnel do not wait.
                 let next = Box::pin(self.next(ended)).await;
                 next.map_err(|refused| io::Error::other(refused.to_string()))?
             }
@@ -356,7 +353,7 @@ impl Flights {
         self.under_way.lock().as_ref().is_some_and(|flight| flight.permit.may_go_on())
     }
 
-    /// Waits for a new flight, or for the rest of one that a cooldown interrupted.
+    /// Waits for a new flight, or for the rest of a flight that a cooldown interrupted.
     async fn next(&self, ended: Option<Flight>) -> Result<Flight, Refused> {
         let (gate, MatchedRequest { entry, target, .. }) = (&self.cx.gate, &self.matched);
         let is_recorded = self.cx.live().settings.log.access || self.matched.trace.is_some();
@@ -385,7 +382,7 @@ impl Flights {
         Ok(permit)
     }
 
-    /// The site has sent `bytes`. If they answer the client's flight, its next bytes are a new one.
+    /// The site has sent `bytes`. If they complete the response to a flight, the client's next bytes are a new flight.
     pub(crate) async fn answered(&self, bytes: &[u8]) {
         let may_be = {
             let mut records = self.records.lock();
@@ -423,8 +420,7 @@ impl Flight {
         waits && self.unanswered == 0
     }
 
-    /// A request of HTTP/2 does not wait for the previous response, so their responses cannot be
-    /// distinguished.
+    /// An HTTP/2 request does not wait for the previous response, so the responses cannot be distinguished.
     async fn end_for_next(&mut self) {
         if self.used && self.unanswered > 0 {
             self.unanswered = 0;

@@ -1,5 +1,5 @@
-//! The sites' side: names are looked up, addresses judged and dialled, directly or through an
-//! upstream proxy; connections are kept; requests are sent, and heads of responses awaited.
+//! The sites' side: looks up names, judges and dials addresses (directly or through an upstream proxy), keeps
+//! connections, sends requests, and waits for the heads of responses.
 
 pub mod egress;
 mod exhaustion;

@@ -1,19 +1,19 @@
 //! A member's contact with its store, as a lease. Pure, so that tests can try every order of events.
 //!
-//! A process that was stopped (SIGSTOP, a paused VM, heavy swapping) wakes with outdated knowledge. Its copy of a cooldown
-//! is as old as its sleep, so it must ask again before it acts. A failed call renews the lease too: the store is away, and
-//! the member decides in local mode.
+//! A process that was stopped (SIGSTOP, a paused VM, heavy swapping) wakes with outdated knowledge. Its copy of a
+//! cooldown may be as old as its sleep, so it must ask again before it sends. A failed call renews the lease too,
+//! because the member then decides in local mode.
 
 use crate::runtime::clock::Moment;
 
 /// When a member's contact with its store began, and when it was last renewed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Contact<T> {
-    /// Microseconds that one sign of the store counts.
+    /// How long one sign of contact is valid, in microseconds.
     length: i64,
-    /// The longest time of a call, in microseconds.
+    /// The longest duration of a call, in microseconds.
     timeout: i64,
-    /// Of which moment the latest call that is over is a sign.
+    /// The time of the latest sign of contact.
     latest: Option<T>,
     /// Knowledge from before this time may be outdated.
     since: Option<T>,
@@ -26,10 +26,10 @@ impl<T: Moment> Contact<T> {
         Self { length, timeout, latest: None, since: None }
     }
 
-    /// A call that was sent then is over. True if the lease had run out before.
+    /// Records a finished call that was sent at `sent`. True if the lease had expired before.
     ///
-    /// A reply is as old as its call. A failure shows that there was none until the call's timeout,
-    /// but if the process slept then, nothing after that.
+    /// A reply is as old as its call. A failure shows that there was no reply until the call's timeout. It shows
+    /// nothing about a later time, because the process may have slept.
     pub fn note(&mut self, sent: T, answered: bool, now: T) -> bool {
         let sign = if answered { sent } else { now.min(sent.after(self.timeout)) };
         let before = self.latest;
@@ -45,7 +45,7 @@ impl<T: Moment> Contact<T> {
         self.latest.is_none_or(|latest| latest.until(now) <= self.length)
     }
 
-    /// Whether there has been unbroken contact since `heard`.
+    /// Whether contact has been unbroken since `heard`.
     #[must_use]
     pub fn covers(&self, heard: T) -> bool {
         self.since.is_none_or(|since| heard >= since)

@@ -20,7 +20,7 @@ words! {
         Permission = "noperm",
         /// No reply in time.
         Timeout = "timeout",
-        /// More calls wait than are allowed to.
+        /// Too many calls are waiting.
         QueueFull = "queue_full",
         /// The server does not speak Redis.
         Protocol = "protocol",
@@ -34,25 +34,25 @@ words! {
         Loading = "loading",
         /// The server cannot save and therefore refuses writes.
         Misconfigured = "misconf",
-        /// The server is busy with another, endless script.
+        /// The server is busy with another script that does not end.
         Busy = "busy",
-        /// Another program uses a key of ours.
+        /// Another program uses one of our keys.
         WrongType = "wrongtype",
-        /// The cluster misses a part of its slots.
+        /// The cluster lacks a part of its slots.
         ClusterDown = "clusterdown",
         /// The slot lives on another node.
         Moved = "moved",
-        /// Keys of one call lie in several slots.
+        /// The keys of one call are in several slots.
         CrossSlot = "crossslot",
         /// Any other error of a script.
         Script = "script",
-        /// Members of a version with another schema run.
+        /// Members with another schema are running.
         Schema = "schema",
     }
 }
 
 impl FailureKind {
-    /// The one of four causes that an operator acts on; each has its own cure.
+    /// The cause that an operator acts on: one of four, each with its own remedy.
     #[must_use]
     pub const fn cause(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl FailureKind {
         }
     }
 
-    /// What to check first.
+    /// What to check first, as a sentence.
     #[must_use]
     pub const fn advice(self) -> &'static str {
         match self {
@@ -119,12 +119,12 @@ impl FailureKind {
             "NOAUTH" | "WRONGPASS" => Self::Auth,
             "ERR" if text.contains("WRONGTYPE") => Self::WrongType,
             "ERR" if text.contains("AUTH") => Self::Auth,
-            // A script that runs a command which its user may not.
+            // A script runs a command that its user may not run.
             "ERR" if text.contains("permission") || text.contains("can't run this command") => {
                 Self::Permission
             }
             "ERR" => Self::Script,
-            // A redirection, which is not followed; the next call goes to its target.
+            // A redirection. It is not followed; the next call goes to its target.
             "Too" if *kind == ErrorKind::Routing => Self::Moved,
             _ => return None,
         })
@@ -132,7 +132,7 @@ impl FailureKind {
 
     /// The kind of an error of the client or of the system.
     fn of_client(text: &str, kind: &ErrorKind) -> Self {
-        // rustls' errors arrive as those of the connection.
+        // Errors of rustls arrive as connection errors.
         const TLS: [&str; 5] =
             ["certificate", "Certificate", "corrupt message", "handshake", "TLS"];
         match kind {
@@ -152,11 +152,11 @@ impl FailureKind {
 #[error("{text}")]
 pub(super) struct Failure {
     pub(super) kind: FailureKind,
-    /// The server's or the client's words; never holds a password.
+    /// The message of the server or the client. It never contains a password.
     pub(super) text: String,
-    /// True if the server replied, but not as it should.
+    /// Whether the server sent an error reply.
     pub(super) answered: bool,
-    /// True if nothing came at all.
+    /// Whether no reply came at all.
     silent: bool,
 }
 
@@ -177,23 +177,23 @@ impl Failure {
         Self { kind: FailureKind::Schema, text, answered: true, silent: false }
     }
 
-    /// The server has not taken a subscription.
+    /// The server has not accepted a subscription.
     pub(super) fn not_subscribed() -> Self {
         let text = "the subscription is refused: may the user SUBSCRIBE to the channel?".to_owned();
         Self { kind: FailureKind::Permission, text, answered: true, silent: false }
     }
 
-    /// Whether nothing came at all.
+    /// Whether no reply came at all.
     pub(super) fn is_silence(&self) -> bool {
         self.silent
     }
 
-    /// Whether the client of a Cluster does not know the nodes yet, because it still connects.
+    /// Whether a Cluster client is still connecting and does not know the nodes yet.
     pub(super) fn is_connecting(&self) -> bool {
         self.text.starts_with("Missing cluster routing state")
     }
 
-    /// A connection that cannot be opened: the server has replied to no call, whatever it sent.
+    /// A connection that could not be opened. The server has replied to no call, whatever it sent.
     pub(super) fn connecting(error: RedisError) -> Self {
         Self { answered: false, ..Self::from(error) }
     }
@@ -204,7 +204,7 @@ impl Failure {
         Self { kind: FailureKind::Tls, text, answered: false, silent: false }
     }
 
-    /// The same failed call with the cause that the connection gives, if it knows one.
+    /// The same failure with the connection's own cause, if that is known.
     pub(super) fn because(self, cause: Option<Self>) -> Self {
         match cause {
             Some(cause) if !self.answered => Self { silent: self.silent, ..cause },
@@ -268,7 +268,7 @@ mod tests {
     }
     #[test]
     fn a_call_before_the_nodes_of_a_cluster_are_known_is_no_failure_of_the_cluster() {
-        // The text of `fred`, which has no kind of its own for it.
+        // The text of `fred`, which has no error kind for this case.
         let error = RedisError::new(ErrorKind::Cluster, "Missing cluster routing state.");
         assert!(Failure::from(error).is_connecting());
         let error = RedisError::new(ErrorKind::Cluster, "CLUSTERDOWN The cluster is down");

@@ -1,5 +1,4 @@
-//! The shared store: Redis while it replies, and this member's share of the limits while it does
-//! not.
+//! The shared store: Redis while it replies, otherwise this member's share of the limits.
 //!
 //! - A failed call is answered here at once, according to `on_failure` (`local`, `open`, `closed`).
 //!   From then on no request waits for Redis until a heartbeat succeeds.
@@ -72,8 +71,8 @@ use crate::{
     runtime::clock::{self, LogThrottle},
 };
 
-/// How long a starting member waits for the store's first reply. Without one it would take itself
-/// for the whole fleet and use the whole rate. But a store that is away must not prevent a start.
+/// How long a starting member waits for the store's first reply. Without a reply it would consider itself the whole
+/// fleet and use the whole rate. A store that is away must not prevent a start.
 const FIRST_WORD: Duration = Duration::from_secs(1);
 
 /// The store of a fleet.
@@ -95,14 +94,13 @@ pub struct SharedStore {
     metrics: Arc<Metrics>,
     rejoin: Rejoin,
     recovery: Recovery,
-    /// A call failed. The heartbeat follows soon, so that all members that lost the store return
-    /// together.
+    /// A call failed. The next heartbeat follows soon, so that all members that lost the store return together.
     lost: Notify,
     stopped: CancellationToken,
 }
 
 impl SharedStore {
-    /// Prepares the store and starts to connect. Until Redis is reached, `on_failure` decides.
+    /// Prepares the store and starts to connect. `on_failure` decides until Redis is reached.
     ///
     /// # Errors
     /// An invalid URL.
@@ -111,7 +109,7 @@ impl SharedStore {
         Ok(Self::on(server, settings, metrics))
     }
 
-    /// The same with another server. The URL in `settings` is not used.
+    /// The same with a custom server. The URL in `settings` is not used.
     #[must_use]
     pub fn over(
         server: Box<dyn ScriptServer>,
@@ -173,7 +171,8 @@ impl SharedStore {
         self.news.subscribe()
     }
 
-    /// The servers that this member is connected to, as they change: a cluster or a sentinel names others than the URL.
+    /// The servers that this member is connected to, as they change. A cluster or a sentinel may name other servers
+    /// than the URL.
     #[must_use]
     pub fn places(&self) -> watch::Receiver<Vec<ServerAddress>> {
         self.places.subscribe()
@@ -220,7 +219,7 @@ impl SharedStore {
         self.is_up() && !self.server.hears().0
     }
 
-    /// Why it does not reply, for people.
+    /// Why the store does not reply, as a message.
     #[must_use]
     pub fn why_down(&self) -> String {
         self.why.lock().clone()
@@ -238,7 +237,7 @@ impl SharedStore {
         self.members.load(Ordering::Relaxed)
     }
 
-    /// Records that the store came or went, and reports a change.
+    /// Records that the store is up or away, and reports a change.
     fn turn(&self, up: bool, failure: Option<&Failure>) {
         if let Some(failure) = failure {
             self.why.lock().clone_from(&failure.text);
@@ -276,7 +275,7 @@ impl SharedStore {
         self.call_anyway::<C>(keys, arguments).await
     }
 
-    /// Runs a script, also if the store was away.
+    /// Runs a script, even while the store is away.
     async fn call_anyway<C: Call>(
         &self,
         keys: C::Keys,

@@ -1,5 +1,4 @@
-//! When the next request of a scope could be sent, according to the store. Takes and changes
-//! nothing.
+//! When the next request of a scope could be sent, according to the store. Changes nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +9,7 @@ use crate::{
     runtime::clock,
 };
 
-/// The end of a probe is not known: look again after this many microseconds.
+/// The end of a probe is unknown, so look again after this many microseconds.
 const LOOK_AGAIN: i64 = 1_000_000;
 
 /// A scope for the forecast.
@@ -22,7 +21,7 @@ pub struct Query {
     pub rule: Arc<Rule>,
     /// This member's knowledge of its learned rate.
     pub learned: KnownRate,
-    /// The queue that asks, as the slots know it; empty if the member has none.
+    /// The name of the asking queue in the slots; empty if the member has none.
     pub queue: Arc<str>,
     /// The proxy user whose request it would be.
     pub user: Option<Arc<str>>,
@@ -37,13 +36,13 @@ words! {
         Quota = "quota",
         /// The limits of the user.
         User = "user",
-        /// A request that is under way to end.
+        /// A request in flight to end.
         Parallel = "parallel",
         /// The cooldown.
         Cooldown = "cooldown",
         /// The rule's hours.
         Hours = "hours",
-        /// The requests that are held before it.
+        /// The requests that are held in front of it.
         Queue = "queue",
         /// The store, which is away or has lost its memory.
         Store = "store",
@@ -57,9 +56,9 @@ words! {
 pub struct Forecast {
     /// The store's time; 0 if the store is away.
     pub now: i64,
-    /// How long from now; `None` if that is not known.
+    /// How long from now; `None` if unknown.
     pub wait: Option<Duration>,
-    /// What it waits for; `None` if it could be sent at once.
+    /// What the request waits for; `None` if it could be sent at once.
     pub reason: Option<WaitsFor>,
     /// The epoch of the cooldown.
     pub epoch: u64,
@@ -77,7 +76,7 @@ pub(super) struct Reading {
     pub(super) now: i64,
     pub(super) epoch: u64,
     pub(super) phase: Phase,
-    /// Until when the store grants nothing of the rule; 0 = it does.
+    /// The store grants nothing of the rule before this moment; 0 = it does.
     pub(super) hold: i64,
     /// The next ticket.
     pub(super) moment: i64,
@@ -131,7 +130,7 @@ impl Forecast {
         slots_left: u32::MAX,
     };
 
-    /// The store is away; `wait`: how long that keeps a request waiting, if that is known.
+    /// The store is away. `wait`: how long it delays a request, if known.
     pub(super) const fn away(wait: Option<Duration>) -> Self {
         Self { wait, reason: Some(WaitsFor::Store), ..Self::NOW }
     }

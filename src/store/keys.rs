@@ -1,5 +1,5 @@
-//! One scope in Redis: its keys, its arguments, and this member's last knowledge of it, which
-//! repairs a store that lost its data.
+//! One scope in Redis: its keys, its arguments, and this member's last copy of it, which repairs a store that lost its
+//! data.
 
 use std::{
     sync::{
@@ -31,24 +31,23 @@ pub(crate) struct Keys {
     /// The scope's name in the news.
     news: String,
     arguments: parking_lot::Mutex<Option<(Arc<RuleIdentity>, Arc<RuleArguments>)>>,
-    /// The latest ticket that the store gave to this member. If the store loses its data, the
-    /// bucket continues from there.
+    /// The latest ticket from the store. If the store loses its data, the bucket continues from this ticket.
     latest: parking_lot::Mutex<Latest>,
     /// The store's time at its latest reply, and when that came.
     time: parking_lot::Mutex<Option<(i64, Instant)>>,
-    /// The windows of its quotas as last known. They outlive a trip.
+    /// The windows of its quotas as last known. A trip does not clear them.
     windows: parking_lot::Mutex<Option<Windows>>,
     /// The decisions without the store since its last reply.
     pub(super) local: parking_lot::Mutex<Option<LocalScope>>,
     /// The latest time without the store that was reported for this scope.
     pub(super) reported: AtomicU64,
-    /// The calls for tickets of this scope that were left without a reply.
+    /// The calls for tickets of this scope that got no reply.
     pub(super) unanswered: UnansweredCalls,
     /// Whether the task that rejoins the store has recorded it.
     pub(super) listed: AtomicBool,
     /// The store's memory of its shard.
     pub(super) memory: Arc<Remembered>,
-    /// Whether requests have begun under `parallel` without the store since its last reply.
+    /// Whether requests under `parallel` have started without the store since its last reply.
     pub(super) slots_local: AtomicBool,
 }
 
@@ -107,7 +106,7 @@ impl Keys {
         }
     }
 
-    /// The keys of a call for tickets, of a user's requests if these have limits of their own.
+    /// The keys of a call for tickets, with the user's bucket if users have their own limits.
     pub(super) fn of_user(&self, user: Option<&str>) -> TakeKeys {
         let user = user.map(|user| self.memory.keys.user(user, &self.bucket));
         TakeKeys { user, ..self.take.clone() }
@@ -152,8 +151,8 @@ impl Keys {
         *self.time.lock() = Some((now, clock::now()));
     }
 
-    /// The store's time after `wait`, according to its latest reply; 0 if there was none. A store whose
-    /// clock was set forward since then takes one call for an expired one.
+    /// The store's time after `wait`, according to its latest reply; 0 if there was none. If the store's clock was set
+    /// forward since then, the store treats one call as expired.
     pub(super) fn time_after(&self, wait: Duration) -> i64 {
         let time = *self.time.lock();
         time.map_or(0, |(now, heard)| now + clock::micros(heard.elapsed() + wait))
@@ -176,22 +175,20 @@ impl Keys {
         }
     }
 
-    /// The knowledge for a store that may have lost its data: the latest ticket, and its epoch,
-    /// because a trip voids it.
+    /// The latest ticket and its epoch, for a store that may have lost its data. A trip voids the ticket.
     pub(super) fn latest_ticket(&self) -> (String, u64) {
         let Latest { ticket, as_of, members, epoch, .. } = *self.latest.lock();
         let text = if ticket == 0 { String::new() } else { format!("{ticket}:{as_of}:{members}") };
         (text, epoch)
     }
 
-    /// Whether a store that has lost its data must get it: it has quotas, or its bucket may not be
-    /// full again.
+    /// Whether a store that has lost its data needs this scope: it has quotas, or its bucket may not be full again.
     pub(super) fn matters(&self) -> bool {
         let filling = |due| due + self.fills_in() >= 0;
         self.windows.lock().is_some() || self.latest_due(self.epoch()).is_some_and(filling)
     }
 
-    /// How long its bucket takes to fill, in microseconds.
+    /// How long the bucket takes to fill, in microseconds.
     fn fills_in(&self) -> i64 {
         let rate = self.latest.lock().rate;
         let arguments = self.arguments.lock();
@@ -200,8 +197,8 @@ impl Keys {
         ramp.saturating_add(clock::whole((f64::from(rule.limits.burst) / rate * 1e6).ceil()))
     }
 
-    /// How long from now until the latest ticket of the store is due, in microseconds (negative: it
-    /// was); `None` if there was none in this epoch.
+    /// When the latest ticket of the store is due, in microseconds from now (negative: past); `None` if there was none
+    /// in this epoch.
     pub(super) fn latest_due(&self, epoch: u64) -> Option<i64> {
         let Latest { ticket, as_of, epoch: of, heard, .. } = *self.latest.lock();
         (ticket > 0 && of == epoch).then(|| ticket - as_of - clock::micros(heard.elapsed()))

@@ -1,7 +1,8 @@
 //! The embedded store: every scope in this process.
 //!
-//! The same decisions as the scripts in `lua/`, taken by the same arithmetic ([`crate::limiter::bucket`],
-//! [`crate::limiter::cooldown`]); one test suite drives both. A call is two short locks and no allocation but the ticket list.
+//! It makes the same decisions as the scripts in `lua/`, with the same arithmetic ([`crate::limiter::bucket`],
+//! [`crate::limiter::cooldown`]); one test suite covers both. A call takes two short locks and allocates only the
+//! ticket list.
 
 mod forecast;
 mod rate_override;
@@ -37,24 +38,24 @@ use crate::{
     runtime::clock::{self, Instant},
 };
 
-/// The store's time starts here, far enough from 0 that moments in the past stay positive.
+/// The store's time starts here, so far from 0 that past moments stay positive.
 const EPOCH: i64 = 1_000_000_000_000_000;
 
-/// Idle scopes beyond this many are looked for when a new one comes.
+/// Above this number of scopes, idle ones are dropped when a new one comes.
 const SWEEP_FROM: usize = 1_024;
 
-/// The only member: it has every probe.
+/// The only member, which gets every probe.
 const MEMBER: &str = "here";
 
-/// How long beyond its next ticket a member counts as waiting, in microseconds.
+/// A member counts as waiting for this long after its next ticket, in microseconds.
 const REMEMBERED: i64 = 1_000_000;
 
-/// A bucket and the moment from which it need not be kept.
+/// A bucket or a cooldown, and the moment from which it need not be kept.
 #[derive(Debug, Default)]
 pub(crate) struct Kept<T> {
     pub(crate) state: Option<T>,
     forget_at: i64,
-    /// Until when a member is known to wait for it.
+    /// A member waits for it until this moment.
     waited_until: i64,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct LocalState {
 }
 
 impl LocalState {
-    /// Whether its cooldown has an epoch. A report that takes it for one that never tripped would count as late.
+    /// Whether its cooldown has an epoch. A report that assumes it never tripped would count as late.
     pub(crate) fn has_tripped(&self) -> bool {
         self.cooldown.lock().state.as_ref().is_some_and(|state| state.epoch > 0)
     }
@@ -92,7 +93,7 @@ pub struct Memory {
 enum Time {
     /// This process's clock, counted from the store's start.
     Since(Instant),
-    /// Set from outside: a recorded or a simulated time.
+    /// A time set from outside, recorded or simulated.
     Given(Arc<AtomicI64>),
 }
 
@@ -103,7 +104,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// A store whose time (microseconds) is set from outside: to replay what another store did.
+    /// A store whose time (microseconds) is set from outside, to replay the decisions of another store.
     #[must_use]
     pub fn at(time: Arc<AtomicI64>) -> Self {
         Self::with(Time::Given(time))
@@ -149,8 +150,8 @@ impl Memory {
         (self.buckets.lock().len(), self.cooldowns.lock().len())
     }
 
-    /// Begins the member's own part of a scope: nothing is sent before `from`, and of each quota
-    /// only what `windows` leave.
+    /// Starts the member's own part of a scope: nothing is sent before `from`, and of each quota only what `windows`
+    /// leave.
     pub(in crate::store) fn begin(
         &self,
         place: &LocalState,
@@ -167,7 +168,7 @@ impl Memory {
         bucket.filling = None;
     }
 
-    /// The windows of the quotas as they are there.
+    /// The current windows of the quotas.
     pub(in crate::store) fn windows(&self, place: &LocalState) -> Vec<Window> {
         place.bucket.lock().state.as_ref().map_or_else(Vec::new, |bucket| bucket.windows.clone())
     }
@@ -184,7 +185,7 @@ impl Memory {
     }
 }
 
-/// Finds or makes a state. If the table has grown, drops states that are not used and have expired.
+/// Finds or creates a state. If the table has grown, drops states that are unused and have expired.
 fn find_or_make<T>(
     table: &mut StateTable<T>,
     key: (Arc<str>, Arc<str>),
@@ -259,7 +260,7 @@ impl Store for Memory {
     async fn close(&self) {}
 }
 
-/// What `lua/take.lua` does.
+/// The same as `lua/take.lua`.
 fn take(
     place: &LocalState,
     user: Option<&UserBucket<'_>>,
@@ -278,7 +279,7 @@ fn take(
     state.restore(ask.known, now);
     let phase = state.phase(now, policy);
     let (epoch, streak) = (state.epoch, state.streak);
-    // The reply with the probe was lost: the member gets it again, without another token.
+    // The reply with the probe was lost, so the member gets it again, without another token.
     let again = matches!(phase, cooldown::Phase::Probing(_))
         && ask.wanted > 0
         && !ask.known.holds_probe
@@ -334,7 +335,7 @@ fn open(now: i64, epoch: u64, streak: f64, tickets: Tickets) -> Granted {
     }
 }
 
-/// The news of the cooldown for the learned rate.
+/// The state of the cooldown that the learned rate depends on.
 fn news(state: &Cooldown, now: i64) -> News {
     News {
         opened: state.opened,
@@ -357,10 +358,10 @@ struct Tickets {
     windows: Vec<Window>,
 }
 
-/// Applies a member's knowledge of the bucket before it takes anything.
+/// Applies a member's copy of the bucket before it takes anything.
 fn prepare(bucket: &mut Bucket, ask: &Ask, now: i64, (limits, written): (&Limits, &Limits)) {
     if ask.drain {
-        // Tickets that are out ahead stay good.
+        // Tickets already handed out stay valid.
         bucket.drain(bucket.at.max(now));
     }
     if ask.void {
@@ -369,7 +370,7 @@ fn prepare(bucket: &mut Bucket, ask: &Ask, now: i64, (limits, written): (&Limits
     bucket.return_tickets(&ask.returned, now, limits);
 }
 
-/// Brings a bucket forward to `now`: its clock, its rate, and the latest opening of its scope. Returns the limits and the
+/// Advances a bucket to `now`: its clock, its rate, and the latest opening of its scope. Returns the limits and the
 /// pace in force.
 fn advance<'r>(
     bucket: &mut Bucket,
@@ -381,7 +382,7 @@ fn advance<'r>(
 ) -> (Cow<'r, Limits>, Pace) {
     let limits = &rule.limits;
     bucket.observe(now, limits);
-    // A probe says nothing until its answer is in.
+    // A probe changes nothing before its response.
     let pace = if probe && limits.learn.is_some() && bucket.learned.rate > 0.0 {
         Pace { rate: Some(bucket.learned.rate), ramp }
     } else {
@@ -395,7 +396,7 @@ fn advance<'r>(
     (limits, pace)
 }
 
-/// The tickets themselves, and when to come back for more (0: all there).
+/// The tickets, and when to come back for more (0: all granted).
 fn tickets(
     (place, user): (&LocalState, Option<&UserBucket<'_>>),
     rule: &Rule,
@@ -421,7 +422,7 @@ fn tickets(
     let mut user_is_over = false;
     while granted.len() < wanted {
         let moment = bucket.next(now, limits, pace);
-        // A user over its own limits leaves the tokens of the rule to others. A probe goes in any case.
+        // A user over its own limits takes no tokens of the rule. A probe is sent in any case.
         let own = user.map_or(moment, |user| user.next(now));
         if own > moment && !probe {
             (come_back, user_is_over) = (own, true);
@@ -463,7 +464,7 @@ fn tickets(
     Tickets { moments: granted, come_back, user_is_over, rate, learned, windows }
 }
 
-/// What `lua/report.lua` does.
+/// The same as `lua/report.lua`.
 fn report_to(place: &LocalState, policy: &CooldownPolicy, report: &Report, now: i64) -> Reported {
     let mut kept = place.cooldown.lock();
     let state = kept.state.get_or_insert_default();
@@ -487,7 +488,7 @@ fn describe(state: &Cooldown, now: i64, change: Change) -> Reported {
     }
 }
 
-/// How long a cooldown may last.
+/// The longest possible cooldown.
 fn closed_at_most(rule: &Rule) -> i64 {
     rule.cooldown.as_ref().map_or(0, |policy| clock::micros(policy.max))
 }

@@ -1,4 +1,4 @@
-//! The fleet's news: trips, openings, lost probes and streaks, as the scripts publish them.
+//! The fleet's news, as the scripts publish them: trips, openings, lost probes, streaks, slots, rates and memories.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::{
 /// The event of a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Its probe came back well.
+    /// Its probe succeeded.
     Opened,
-    /// A person ended the cooldown.
+    /// An operator ended the cooldown.
     Cleared,
     /// A cooldown began.
     Tripped,
@@ -55,7 +55,7 @@ pub struct ScopeNews {
 pub enum News {
     /// A scope changed.
     Scope(ScopeNews),
-    /// A person has changed a learned rate.
+    /// An operator has changed a learned rate.
     Rate {
         /// The rule.
         rule: Arc<str>,
@@ -88,9 +88,9 @@ pub enum News {
     },
     /// News may have been lost: read every scope again.
     Resync,
-    /// For people: an outage of the store began, or is over.
+    /// For operators: an outage of the store began or ended.
     Up(bool),
-    /// The news reach this member again, or do not any more.
+    /// The news reach this member again, or no longer.
     Heard {
         /// Whether they do.
         hears: bool,

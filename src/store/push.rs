@@ -1,10 +1,9 @@
-//! Subscribes to the fleet's news, keeps the subscription, and has every scope read again if some
-//! may have been lost.
+//! Subscribes to the fleet's news and keeps the subscription. If news may have been lost, every scope is read again.
 //!
-//! On one server (or behind Sentinel) all use one channel. In a Cluster a message on such a channel
-//! goes to every node; there each shard of a rule has a shard channel, in the slot of its keys,
-//! which only the nodes of that slot serve, and a member subscribes to those of the shards that it
-//! uses. Servers before version 7 have none and use ordinary channels of the same names.
+//! On one server (or behind Sentinel) all members use one channel. In a Cluster a message on such a channel goes to
+//! every node. So each shard of a rule has a shard channel in the slot of its keys, which only the nodes of that slot
+//! serve. A member subscribes to the channels of the shards that it uses. Servers before version 7 have no shard
+//! channels and use ordinary channels with the same names.
 
 use std::{
     collections::VecDeque,
@@ -34,10 +33,10 @@ use super::{
     shard::Shard,
 };
 
-/// How often a subscription is checked, and in a Cluster renewed. A slot that moves to another node
-/// takes its channels along, and the old node only ends the subscription.
+/// How often a subscription is checked, and in a Cluster renewed. A slot that moves to another node takes its channels
+/// along, and the old node just ends the subscription.
 const RENEW: Duration = Duration::from_secs(1);
-/// Subscriptions that are renewed at a time, in turn: those of one rule.
+/// How many subscriptions are renewed at a time.
 const RENEWED: usize = 64;
 
 /// The command and the channel that publish news of a scope.
@@ -50,7 +49,7 @@ pub(super) struct Push {
     prefix: String,
     clustered: bool,
     channels: Mutex<VecDeque<String>>,
-    /// Those of them that were added since the latest subscription.
+    /// Channels that were added since the latest subscription.
     new: Mutex<Vec<String>>,
     added: Notify,
     /// Why the latest subscription failed.
@@ -95,11 +94,11 @@ impl Push {
         ("SPUBLISH", channel)
     }
 
-    /// Listens until the client ends. `start` connects. After each (re)connection and each gap, the
-    /// listener gets [`News::Resync`], because push messages arrive at most once.
+    /// Listens until the client ends. `start` connects. After each (re)connection and each gap it sends
+    /// [`News::Resync`], because push messages arrive at most once.
     pub(super) async fn listen(&self, news: broadcast::Sender<News>, start: impl FnOnce()) {
         let messages = self.subscriber.message_rx();
-        // Reading must not wait for a node that does not take its subscription.
+        // Reading must not wait for a node that does not accept its subscription.
         tokio::select! {
             () = read(messages, &news) => {}
             () = self.keep_subscribed(&news, start) => {}
@@ -143,8 +142,8 @@ impl Push {
         channels.iter().rev().take(count).cloned().collect()
     }
 
-    /// fred renews a subscription if it remembers the channel; otherwise it is renewed here. All at
-    /// once, so that a node that does not reply delays no other.
+    /// fred renews the subscriptions that it remembers; this renews the others. All at once, so that a node without a
+    /// reply does not delay the others.
     async fn subscribe(&self, channels: Vec<String>) {
         let mut subscriptions = JoinSet::new();
         for channel in channels {
@@ -164,10 +163,9 @@ impl Push {
         }
     }
 
-    /// Whether the server treats this connection as a subscriber. fred drops the reply to a
-    /// subscription, but a server replies to the PING of a subscriber with a list, and to any other
-    /// with a word. The client closes a connection without a reply, even if a firewall keeps its
-    /// own side open.
+    /// Whether the server treats this connection as a subscriber. fred drops the reply to a subscription, but a server
+    /// replies to the PING of a subscriber with a list, and to any other PING with a word. The client closes a
+    /// connection without a reply, even if a firewall keeps its own side open.
     async fn is_in_force(&self) -> bool {
         let answer = self.subscriber.ping::<Value>(None).await;
         let subscribed = matches!(answer, Ok(Value::Array(_)));
@@ -176,7 +174,7 @@ impl Push {
             Ok(Value::Array(_)) => *refused = None,
             Ok(_) if refused.is_none() => *refused = Some(Failure::not_subscribed()),
             Ok(_) => {}
-            // The refusal itself, if it comes after the question.
+            // The refusal itself may arrive after the question.
             Err(error) => *refused = Some(Failure::from(error)).filter(|failure| failure.answered),
         }
         self.subscribed.store(subscribed, Ordering::Relaxed);

@@ -22,7 +22,7 @@ impl Backend {
         match self {
             Self::Memory(memory) => Ok(memory.override_rate_now(scope, rule, known, change)),
             Self::Shared(shared) => {
-                shared.override_rate(scope, rule, known, change).await.map(|told| told.1)
+                shared.override_rate(scope, rule, known, change).await.map(|changed| changed.1)
             }
         }
     }

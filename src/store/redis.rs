@@ -1,8 +1,7 @@
 //! The client of Redis or Valkey: connection and scripts; `super::push` has the news.
 //!
-//! By default, fred waits without end, queues without bound, and sends a script again after a
-//! broken connection, which could take a token twice. All of that is changed here. A call either
-//! succeeds within `timeout` or fails.
+//! By default fred waits forever, queues without bound, and resends a script after a broken connection, which could
+//! take a token twice. This client changes all of that: a call succeeds within `timeout`, or fails.
 
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
@@ -39,14 +38,13 @@ use crate::{rules::settings::RedisSettings, runtime::background::BackgroundRunti
 /// Host and port of a server.
 pub type ServerAddress = (String, u16);
 
-/// Most calls that wait for Redis. A slower store fails.
+/// Most calls that may wait for Redis. Beyond that, calls fail.
 const QUEUE: usize = 10_000;
-/// Keys that Redis scans per step; it serves no other client during a step.
+/// Keys that Redis scans per step. It serves no other client during a step.
 const PAGE: u32 = 500;
-/// Longest wait for a plain connection, which distinguishes a server without TLS from one that is
-/// away.
+/// Longest wait for a plain connection. It distinguishes a server without TLS from one that is away.
 const KNOCK_AT_MOST: Duration = Duration::from_millis(500);
-/// News waiting to be read; beyond it every scope is read again instead.
+/// News that may wait to be read. Beyond that, every scope is read again instead.
 const NEWS: usize = 4_096;
 
 /// The client.
@@ -59,7 +57,7 @@ pub(super) struct Redis {
     /// The runtime of the connections; [`Redis::listen`] must be spawned on it.
     pub(super) background: BackgroundRuntime,
     timeout: Duration,
-    /// Why there is no connection. Calls that wait for one only see a timeout.
+    /// Why there is no connection. Calls that wait for a connection only see a timeout.
     cause: Arc<Mutex<Option<Failure>>>,
 }
 
@@ -93,7 +91,7 @@ impl Redis {
     pub(super) fn new(settings: &RedisSettings) -> Result<Self, BadUrl> {
         let url = settings.url.expose();
         let mut config = Config::from_url(url).map_err(|e| BadUrl(e.details().to_owned()))?;
-        // Away at the start is away like later: the proxy runs, and joins the store when it comes.
+        // A store may be away at the start as well as later: the proxy runs, and joins the store when it comes.
         config.fail_fast = false;
         if let Some(tls) = &mut config.tls {
             tls.connector = tls::connector(&settings.ca);
@@ -112,8 +110,8 @@ impl Redis {
                 connection.internal_command_timeout = Duration::from_secs(1).max(timeout);
                 // One attempt: a script sent twice may take a token twice.
                 connection.max_command_attempts = 1;
-                // Following a redirection is another attempt. Without one left, fred closes its
-                // connections for good while a slot moves to another node (ASK).
+                // A redirection would be another attempt. If no attempt is left, fred closes its connections for good
+                // while a slot moves to another node (ASK).
                 connection.max_redirections = 0;
                 connection.max_command_buffer_len = QUEUE;
                 connection.reconnect_on_auth_error = true;
@@ -122,7 +120,7 @@ impl Redis {
                     interval: Duration::from_millis(250),
                 };
                 connection.tcp.nodelay = Some(true);
-                // Dead connections are noticed even if they are idle.
+                // Keepalive detects dead connections even if they are idle.
                 connection.tcp.keepalive = Some(
                     TcpKeepalive::new()
                         .with_time(Duration::from_secs(2))
@@ -130,8 +128,7 @@ impl Redis {
                         .with_retries(2),
                 );
             })
-            // Without end, 50 ms to 1 s apart with jitter, so that members do not reconnect in
-            // step.
+            // Retries forever, 50 ms to 1 s apart with jitter, so that members do not reconnect in step.
             .set_policy(ReconnectPolicy::new_exponential(0, 50, 1_000, 2));
         let plain = builder.build().map_err(|e| BadUrl(e.details().to_owned()))?;
         let subscriber =
@@ -172,7 +169,7 @@ impl Redis {
         slots.get_server(redis_keyslot(key.as_bytes())).cloned().map(place)
     }
 
-    /// Connects, for a single look, and waits for it.
+    /// Connects for a single survey, and waits for the connection.
     pub(super) async fn connected(&self, at_most: Duration) -> Result<&Client, Failure> {
         let mut errors = self.plain.error_rx();
         drop(self.plain.connect());
@@ -205,7 +202,7 @@ impl Redis {
         Ok(keys)
     }
 
-    /// Runs a script by its digest. If the server does not have it, by its text, which loads it.
+    /// Runs a script by its digest. A server without it gets the text, which loads the script.
     pub(super) async fn run(
         &self,
         script: &'static Script,
@@ -228,7 +225,7 @@ impl Redis {
         result.map_err(|failure| failure.because(self.cause.lock().clone()))
     }
 
-    /// The same, typed.
+    /// The same with typed arguments and reply.
     pub(super) async fn call<C: Call>(
         &self,
         keys: C::Keys,
@@ -250,7 +247,7 @@ impl Redis {
         tokio::time::timeout(self.timeout, self.subscriber.force_reconnection()).await.ok();
     }
 
-    /// The servers that there are connections to, in a fixed order.
+    /// The connected servers, in a fixed order.
     pub(super) fn places(&self) -> Vec<ServerAddress> {
         let mut places: Vec<ServerAddress> =
             self.plain.active_connections().into_iter().map(place).collect();
@@ -259,14 +256,14 @@ impl Redis {
     }
 
     pub(super) async fn quit(&self) {
-        // Goodbyes are a courtesy: a dead connection is not worth a message.
+        // Errors of a goodbye do not matter: the connection may be dead.
         self.plain.quit().await.ok();
         self.push.quit().await;
         self.background.end();
     }
 }
 
-/// Keeps `cause` true for as long as the client lives.
+/// Keeps `cause` current for as long as the client lives.
 async fn watch(client: Client, cause: Arc<Mutex<Option<Failure>>>) {
     let (mut errors, mut connections) = (client.error_rx(), client.reconnect_rx());
     loop {
@@ -285,8 +282,8 @@ async fn watch(client: Client, cause: Arc<Mutex<Option<Failure>>>) {
     }
 }
 
-/// Whether a server that does not respond to a TLS handshake accepts plain connections. A Redis
-/// without TLS waits for the end of a line, for ever.
+/// Whether a server that does not respond to a TLS handshake accepts plain connections. A Redis without TLS waits
+/// forever for the end of a line.
 async fn is_tls_refused(client: &Client) -> bool {
     let config = client.client_config();
     if config.tls.is_none() {

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::runtime::clock;
 
-/// How long the figures of a silent member are shown.
+/// How long the figures of a silent member stay visible.
 const KEPT: Duration = Duration::from_secs(300);
-/// Members in one look.
+/// Most members in one reply.
 const MOST_MEMBERS: u32 = 1_000;
 
 /// A member as the store knows it.

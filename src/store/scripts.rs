@@ -1,5 +1,5 @@
-//! The scripts of `lua/`, typed. `arguments` and `replies` name what each takes and returns, in one place
-//! for both languages. `calls` lists the scripts, and `text` puts them together.
+//! The typed scripts of `lua/`. `arguments` and `replies` name what each script takes and returns, once for both
+//! languages. `calls` lists the scripts, and `text` assembles them.
 
 mod arguments;
 mod calls;
@@ -34,7 +34,7 @@ use crate::{
     runtime::clock,
 };
 
-/// A script and the digest by which EVALSHA names it.
+/// A script, and the digest by which EVALSHA names it.
 #[derive(Debug)]
 pub(super) struct Script {
     /// For messages and metrics.
@@ -74,7 +74,7 @@ impl Script {
     }
 }
 
-/// The place of an argument of a script, for servers that look into calls.
+/// The position of an argument of a script, for servers that inspect calls.
 #[must_use]
 pub fn argument(script: &str, name: &str) -> Option<usize> {
     let script = all().into_iter().find(|known| known.name == script)?;
@@ -93,7 +93,7 @@ pub(super) fn read<C: Call>(reply: Value) -> Result<C::Reply, BadReply> {
     C::Reply::reply(C::script().name, reply)
 }
 
-/// The part of the arguments that only depends on the rule; made once per rule and scope.
+/// The arguments that depend only on the rule; made once per rule and scope.
 #[derive(Debug, Clone)]
 pub(super) struct RuleArguments {
     limits: LimitFields,
@@ -104,22 +104,22 @@ pub(super) struct RuleArguments {
     own: bool,
 }
 
-/// What a member knows of a scope, for a store that may have lost it.
+/// A member's knowledge of a scope, for a store that may have lost it.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge {
-    /// The windows of the quotas, as it heard of them.
+    /// The windows of the quotas as last known.
     pub(super) windows: String,
-    /// What it did while the store was away.
+    /// Its decisions while the store was away.
     pub(super) away: String,
     /// Its latest ticket.
     pub(super) latest: String,
-    /// The epoch of that.
+    /// The epoch of that ticket.
     pub(super) latest_epoch: u64,
-    /// The memory of the rule that it knows of.
+    /// The memory of the rule that it knows.
     pub(super) memory: i64,
     /// Members that it knows of.
     pub(super) fleet: u32,
-    /// Until when it waits for the reply; 0 = it does not know the store's time.
+    /// When it gives up waiting for the reply; 0 = it does not know the store's time.
     pub(super) expires: i64,
 }
 
@@ -172,7 +172,7 @@ impl RuleArguments {
         }
     }
 
-    /// For a look at scopes of the rule.
+    /// The arguments that a forecast needs of this rule.
     pub(super) fn when(
         &self,
         has_user: bool,

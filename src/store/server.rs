@@ -1,7 +1,7 @@
 //! The server that runs the scripts: Redis or Valkey through the client, or a custom one.
 //!
-//! Simulations use a custom server: everything above it (arguments, replies, fallback, gate) and
-//! the scripts themselves are the real ones, and only the server is simulated.
+//! Simulations use a custom server. Everything above it (arguments, replies, fallback, gate) and the scripts are real;
+//! only the server is simulated.
 
 use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
 
@@ -60,7 +60,7 @@ pub trait ScriptServer: Send + Sync + Debug {
         arguments: Vec<String>,
     ) -> Answering<'a>;
 
-    /// Future messages on `channel`.
+    /// Subscribes to the messages on `channel`.
     fn subscribe(&self, channel: &str) -> broadcast::Receiver<String>;
 }
 
@@ -153,14 +153,14 @@ impl Server {
         }
     }
 
-    /// Makes new connections in place of those on which nothing comes any more.
+    /// Replaces connections that no longer receive anything.
     pub(super) async fn reconnect(&self) {
         if let Self::Redis(redis) = self {
             redis.reconnect().await;
         }
     }
 
-    /// The servers that there are connections to, in a fixed order.
+    /// The connected servers, in a fixed order.
     pub(super) fn places(&self) -> Vec<ServerAddress> {
         match self {
             Self::Redis(redis) => redis.places(),

@@ -1,4 +1,4 @@
-//! Shards: what part of a rule a Cluster keeps on one node, and the names of its keys.
+//! Shards: the parts of a rule that a Cluster keeps on one node, and the names of their keys.
 //!
 //! All keys of a script must be on one node, so they share a hash tag. On one server that is the
 //! tag of the rule. In a Cluster the scopes of a split rule are spread over [`SHARDS`] tags, so
@@ -10,8 +10,8 @@ use fred::util::redis_keyslot;
 
 use super::ScopeName;
 
-/// Shards of a split rule: three digits from 0 to 3 name one. The slot of a key is a CRC, so that
-/// these names put one shard into each 1/64 of the slots, whatever the rule is called.
+/// Number of shards of a split rule. Three digits from 0 to 3 name a shard. A key's slot is a CRC, so these names put
+/// one shard into each 1/64 of the slots, whatever the rule's name is.
 const SHARDS: u16 = 64;
 /// The slots of a Cluster.
 const SLOTS: u16 = 16_384;
@@ -25,7 +25,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// All of a rule.
+    /// The whole rule as one shard.
     pub(super) fn whole(rule: &Arc<str>) -> Self {
         Self { rule: Arc::clone(rule), number: None }
     }

@@ -1,7 +1,6 @@
-//! A survey of a whole fleet from outside: all data that Redis has of it.
+//! A survey of a whole fleet from outside: everything that Redis knows of it.
 //!
-//! It walks the keys of the prefix in bounded steps. No request does this; it is for operators, not
-//! for scrapers.
+//! It scans the keys of the prefix in bounded steps. It is meant for operators; no request and no scraper uses it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +17,9 @@ use super::{
 };
 use crate::{limiter::learn::KnownRate, rules::settings::RedisSettings};
 
-/// Most scopes in one survey. A fleet that crawls many sites may have more, and `more` says so.
+/// Most scopes in one survey. A fleet that crawls many sites may have more; then `more` is set.
 const MOST_SCOPES: usize = 10_000;
-/// Keys walked: a scope has three.
+/// Most keys to scan: a scope has three.
 const MOST_KEYS: usize = 3 * MOST_SCOPES;
 /// Scopes per script call, which blocks Redis for about a millisecond.
 const BATCH: usize = 100;

@@ -6,8 +6,8 @@ use fred::types::config::TlsConnector;
 
 use crate::tls::roots;
 
-/// Trusts the system's roots and those of the files `extra`. The rule file was checked with them; a
-/// file that is missing now is reported, and the store is verified without it.
+/// Trusts the system's roots and those of the files `extra`. The files were checked with the rule file. If one is
+/// missing now, that is reported, and the store is verified without it.
 pub(super) fn connector(extra: &[PathBuf]) -> TlsConnector {
     let trusted = roots::with(extra).unwrap_or_else(|error| {
         tracing::warn!("`store.ca`: {error}; the store is verified without it");

@@ -20,7 +20,7 @@ pub(super) struct Matches {
     pub(super) decided: Option<Judgement>,
     pub(super) decoys: Vec<Arc<str>>,
     pub(super) logged: Vec<Arc<str>>,
-    /// Evidence of a partial match of a family, if no signature decides.
+    /// The evidence of a family that matches in part, if no signature decides.
     pub(super) suspect: Option<Evidence>,
 }
 

@@ -1,8 +1,7 @@
-//! When a request would be released, and which ones would be too late: those are refused at once.
+//! Estimates when a request would be released, and refuses at once the requests that would be too late.
 //!
-//! If the store has not yet said when the next ticket is due, a request is refused only if even the
-//! earliest possible ticket is too late. Otherwise the store's next reply decides, even if its
-//! deadline is now.
+//! As long as the store has not said when the next ticket is due, a request is refused only if even the earliest
+//! possible ticket is too late. Otherwise the store's next reply decides, even if the deadline is now.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +13,7 @@ use crate::{
     runtime::clock::{self, Instant},
 };
 
-/// When a request would go.
+/// When a request would be released.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Estimate {
     pub(super) at: Instant,
@@ -27,7 +26,7 @@ pub(super) struct Estimate {
 pub(in crate::gate) struct Waits {
     /// The store said that no ticket is due before this time.
     pub(in crate::gate) come_back: Option<Instant>,
-    /// The store is away: the member grants its own share.
+    /// The store is away, and this member grants from its own share.
     pub(in crate::gate) local: bool,
     /// A round trip to the store, smoothed.
     pub(in crate::gate) round_trip: Duration,
@@ -52,8 +51,8 @@ impl BucketQueue {
         }
     }
 
-    /// Whether a new request with this many before it is certainly released in time; an error if it
-    /// cannot be.
+    /// Whether a new request with this many in front of it will certainly be released in time; an error if it cannot
+    /// be.
     pub(super) fn refuse_hopeless(
         &self,
         state: &State,
@@ -83,9 +82,8 @@ impl BucketQueue {
         }
     }
 
-    /// Judges the requests that arrived before the store's first reply, now that it has replied for
-    /// `answered`; `served` if it granted everything. A request at its deadline is released if it
-    /// need not wait any longer.
+    /// Judges the requests that arrived before the store's first reply. The store has now replied for `answered`, and
+    /// `served` means that it granted everything. A request at its deadline is released if it need not wait any longer.
     pub(super) fn judge(
         &self,
         state: &mut State,
@@ -118,7 +116,7 @@ impl BucketQueue {
         }
     }
 
-    /// Tokens per second, as written or as learned.
+    /// Tokens per second, configured or learned.
     pub(in crate::gate) fn rate_in_force(&self, rule: &Rule) -> Option<f64> {
         let learned = self.learned().rate;
         let learns = rule.limits.learn.is_some() && learned > 0.0;
@@ -131,8 +129,8 @@ impl BucketQueue {
         )
     }
 
-    /// When a request with this many before it would be released, as far as this member knows;
-    /// `None` if there is no reason to wait.
+    /// When a request with this many in front of it would be released, as far as this member knows; `None` if it need
+    /// not wait.
     pub(super) fn estimate(
         &self,
         state: &State,
@@ -154,8 +152,7 @@ impl BucketQueue {
         let after = |from: Instant, requests: usize, members: u32, sure: bool| {
             #[allow(clippy::cast_precision_loss)]
             let tokens = requests as f64 * f64::from(rule.limits.cost) * f64::from(members);
-            // The longest `max_wait` is a day; the bound keeps the sum within the range of the
-            // clock.
+            // The longest `max_wait` is a day. The bound keeps the sum within the range of the clock.
             Some(Estimate {
                 at: from + Duration::from_secs_f64((tokens / rate).min(86_401.0)),
                 sure,
@@ -170,7 +167,7 @@ impl BucketQueue {
             }
             (_, None, Some(at)) => after(at, ahead, members, true),
             _ => {
-                // The bucket may be full, without any other member that needs it.
+                // The bucket may be full, and no other member may need it.
                 let burst =
                     usize::try_from(rule.limits.burst / rule.limits.cost).unwrap_or(usize::MAX);
                 after(now, (ahead + 1).saturating_sub(burst), 1, false)
@@ -183,7 +180,7 @@ impl BucketQueue {
         if self.shared.store.knows_no_share() { RefusalReason::Store } else { RefusalReason::Limit }
     }
 
-    /// Refuses the requests that would go too late: past their time, or before the next ticket comes.
+    /// Refuses the requests that would be too late: past their deadline, or with a deadline before the next ticket.
     pub(super) fn give_up_hopeless(&self, state: &mut State, now: Instant) {
         while let Some(waiter) = state.queue.pop_hopeless(now) {
             let is_open = waiter.scope.cooldown.open_epoch().is_some();

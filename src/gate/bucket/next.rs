@@ -11,7 +11,7 @@ use crate::{
     runtime::clock::{self, Instant},
 };
 
-/// When to look again for the end of a probe or of a request under way, which is not known.
+/// When to look again while a probe or a request is in flight, because its end is unknown.
 pub(in crate::gate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl BucketQueue {
@@ -24,7 +24,7 @@ impl BucketQueue {
         }
     }
 
-    /// The buckets of a request that have a rate: the rule's, and that of the user.
+    /// The buckets of a request that have a rate: the rule's and the user's.
     fn buckets_of<'a>(
         &self,
         rule: &'a Rule,
@@ -36,8 +36,8 @@ impl BucketQueue {
         shared.into_iter().chain(own)
     }
 
-    /// How long from now until `scope` is free for the next request of `client`, once the present one has ended. Others may
-    /// be first, so this is the earliest moment.
+    /// How long from now until `scope` is free for the next request of `client`, once the current one has ended. This
+    /// is the earliest moment, because other requests may come first.
     pub(in crate::gate) fn next_in(&self, scope: &ActiveScope, client: &Client) -> Duration {
         let now = clock::now();
         let entry = self.entry.load();
@@ -71,7 +71,7 @@ fn next_before(full: Instant, limits: &Limits, rate: f64) -> Option<Instant> {
     full.checked_sub(seconds(f64::from(limits.burst.saturating_sub(limits.cost)) / rate))
 }
 
-/// At most a day, which is the longest `max_wait`.
+/// A duration of at most a day, the longest `max_wait`.
 fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.min(86_400.0))
 }

@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl BucketQueue {
-    /// Parks or resumes scopes according to their cooldowns. After a `change` all of them are
-    /// checked, otherwise the parked ones.
+    /// Parks or resumes scopes according to their cooldowns. After a `change` this checks all scopes, otherwise only
+    /// the parked ones.
     pub(super) fn settle_all(&self, state: &mut State, change: bool, now: Instant) {
         if change {
             let scopes: Vec<_> = state.queue.scopes().cloned().collect();
@@ -30,7 +30,7 @@ impl BucketQueue {
         open.iter().for_each(|scope| state.queue.resume(scope));
     }
 
-    /// Parks or resumes one scope. Its requests that cannot wait for the end of a cooldown are refused.
+    /// Parks or resumes one scope. Requests that cannot wait for the end of a cooldown are refused.
     pub(super) fn settle(&self, state: &mut State, scope: &Arc<ActiveScope>, now: Instant) {
         if scope.usable_epoch().is_some() {
             state.queue.resume(scope);
@@ -45,7 +45,8 @@ impl BucketQueue {
         }
     }
 
-    /// A trip voids the tickets in hand if it closes all requests of the bucket, and so does the time beyond the slack.
+    /// Voids tickets in hand that are late by more than the slack, and all of them if a trip closes every request of
+    /// the bucket.
     pub(super) fn void_tickets(&self, state: &mut State, limits: &Limits, now: Instant) {
         let only = self.only.as_ref();
         let is_good = |ticket: &Ticket| {
@@ -63,7 +64,7 @@ impl BucketQueue {
         }
     }
 
-    /// An unused ticket: quotas get it back with the next call.
+    /// An unused ticket. Quotas get their tokens back with the next call.
     pub(super) fn void(&self, state: &mut State, limits: &Limits, ticket: Ticket) {
         let counted = self.outlives_cooldown() || !limits.quotas.is_empty();
         if counted && state.voided.len() < bucket::RETURNED {
@@ -76,8 +77,8 @@ impl BucketQueue {
         self.only.as_ref().is_none_or(|cooldown| cooldown.key != self.key)
     }
 
-    /// The tickets to return now. A bucket of its own starts empty after a cooldown: a ticket for a moment to come would
-    /// come on top, so only the quotas get it back, once it is due.
+    /// The tickets to return now. If a bucket has a cooldown of its own, it starts empty after the cooldown. A returned
+    /// future ticket would be extra, so only the quotas get it back, once it is due.
     pub(super) fn returned(&self, state: &mut State, now: Instant) -> Vec<i64> {
         let mut returned = std::mem::take(&mut state.returned);
         let may_go = |ticket: &mut Ticket| self.outlives_cooldown() || ticket.at < now;
@@ -106,13 +107,13 @@ impl BucketQueue {
                 state.queue.pop()
             };
             let Some(waiter) = waiter else {
-                // The user for whom it was has left.
+                // The user that the ticket was for has disconnected.
                 state.tickets.pop_front();
                 self.void(state, &entry.rule.limits, ticket);
                 continue;
             };
             state.turns += 1;
-            // If the client has just left, the ticket is for the next request.
+            // If the client has just disconnected, the ticket is for the next request.
             if send_off(state, waiter, entry, Ticket { epoch, ..ticket }) {
                 state.tickets.pop_front();
                 state.spare.note(now);
@@ -141,7 +142,8 @@ impl BucketQueue {
         }
     }
 
-    /// Without a rate there are no tickets while the scope is open: all go, spread over the climb after a cooldown.
+    /// Without a rate there are no tickets while the scope is open: all requests are sent, spread over the ramp after a
+    /// cooldown.
     fn release_unlimited(&self, state: &mut State, entry: &Arc<Entry>, now: Instant) {
         let ramp = entry.rule.cooldown.as_ref().map_or(Duration::ZERO, |policy| policy.ramp);
         while let Some(scope) = state.queue.next_scope().cloned() {
@@ -171,7 +173,7 @@ impl BucketQueue {
     }
 }
 
-/// Lets a request go, with a slot that is free; false if its client has just left.
+/// Releases a request with a free slot. False if its client has just disconnected.
 fn send_off(
     state: &mut State,
     waiter: Waiter<Arc<ActiveScope>>,
@@ -192,15 +194,14 @@ fn send_off(
     }
 }
 
-/// The probe was granted for a cancelled request, so the store gets a report, and another member
-/// can probe.
+/// The probe was granted to a request that is cancelled. The store gets a report, so that another member can probe.
 pub(super) fn lose_probe(scope: Arc<ActiveScope>, ticket: Ticket) {
     let report = Report { probe: ticket.id, ..Report::new(ticket.epoch, Answer::Nothing) };
     tokio::spawn(reports::deliver(scope, report, None));
 }
 
-/// Tickets without a waiting request are returned if they are not due yet or count against a quota.
-/// Otherwise they are kept for the next requests.
+/// Returns tickets without a waiting request if they are not due yet or count against a quota. Other tickets are kept
+/// for the next requests.
 pub(super) fn return_surplus(state: &mut State, limits: &Limits, now: Instant) {
     while state.tickets.len() > state.ready(now) {
         let Some(ticket) = state.tickets.pop_back() else { return };

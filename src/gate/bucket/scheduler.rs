@@ -1,9 +1,8 @@
 //! The task that drives a queue while requests wait. It sleeps until something is due.
 //!
-//! At most one call at a time requests tickets for the waiting requests, in the name of the scope
-//! of the first one. A scope that may be closed needs a call of its own in parallel: its reply says
-//! whether its requests may be sent, or contains its probe. Slots need calls of their own too
-//! ([`super::slots`]).
+//! At most one call at a time requests tickets for the waiting requests, on behalf of the scope of the first one. A
+//! scope that may be closed needs its own call in parallel: the reply says whether its requests may be sent, or
+//! contains its probe. Slots need their own calls too ([`super::slots`]).
 
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
@@ -46,14 +45,14 @@ enum Step {
 /// A call to the store.
 pub(super) struct Call {
     scope: Arc<ActiveScope>,
-    /// As it was when the call was sent. A reload may come before the reply.
+    /// The rule when the call was sent. A reload may come before the reply.
     rule: Arc<Rule>,
     ask: Ask,
     /// When it was sent.
     pub(super) sent: Instant,
     /// Whether it covers all waiting requests.
     pub(super) for_all: bool,
-    /// Tickets unused when it reaches the store.
+    /// Tickets that are still unused when the call reaches the store.
     pub(super) unused: usize,
 }
 
@@ -65,7 +64,7 @@ impl BucketQueue {
         let limits = &entry.rule.limits;
         let mut state = self.state.lock();
         if let Some(wait) = entry.rule.opens_in() {
-            // Nothing is released now, because replies in progress come first.
+            // Nothing is released yet, because replies in progress come first.
             let asking = !state.asking.is_empty();
             return if asking {
                 Step::Sleep(None)
@@ -105,7 +104,7 @@ impl BucketQueue {
             state.queue.first_unblocked(),
             state.tickets.front().map(|ticket| ticket.at),
             state.probes.iter().map(|(_, ticket)| ticket.at).min(),
-            // A request that may wait until this very moment is not late yet.
+            // A request whose deadline is this very moment is not late yet.
             state.queue.first_deadline().map(|at| at + Duration::from_nanos(1)),
             state.spread,
             None,
@@ -130,8 +129,8 @@ impl BucketQueue {
         Step::Sleep(wakes.into_iter().flatten().filter(|at| *at > now).min())
     }
 
-    /// The scope in whose name tickets are returned while no request is ready. If scopes share the
-    /// bucket, it must be open, because a closed one accepts nothing.
+    /// The scope on whose behalf tickets are returned while no request is ready. If scopes share the bucket it must be
+    /// open, because a closed scope accepts nothing.
     fn to_return_for(&self, state: &mut State) -> Option<Arc<ActiveScope>> {
         if self.only.is_some() {
             return state.latest.clone().filter(|_| state.queue.is_empty());
@@ -143,14 +142,14 @@ impl BucketQueue {
         scope
     }
 
-    /// The next action outside of the rule's hours: nothing is sent, and requests that cannot wait
-    /// for the opening are refused.
+    /// The next action outside of the rule's hours: nothing is sent, and requests that cannot wait for the opening are
+    /// refused.
     fn rest(&self, state: &mut State, limits: &Limits, now: Instant, wait: Duration) -> Step {
         let opens = now + wait;
         while let Some(waiter) = state.queue.pop_hopeless(opens) {
             waiter.sender.send(Outcome::Refused(RefusalReason::Hours, Some(wait))).ok();
         }
-        // The tickets will be in the past. Quotas get them back with the next call.
+        // The tickets will be in the past. Quotas get their tokens back with the next call.
         while let Some(ticket) = state.tickets.pop_front() {
             self.void(state, limits, ticket);
         }
@@ -186,7 +185,7 @@ impl BucketQueue {
             .map(|(at, scope)| (at, Arc::clone(scope)))
     }
 
-    /// How many tickets to request in the name of a closed scope: one if it may be its probe.
+    /// How many tickets to request on behalf of a closed scope: one if it may be its probe.
     fn wanted_for(
         &self,
         state: &mut State,
@@ -197,7 +196,7 @@ impl BucketQueue {
         if scope.is_due() {
             return 1;
         }
-        // Whose turn it is, is not known before the scope is open.
+        // The next user is unknown until the scope is open.
         if users::are_limited(&self.entry.load().rule) {
             return 0;
         }
@@ -206,7 +205,7 @@ impl BucketQueue {
         wanted.max(1) + state.spare.wanted(limits, now)
     }
 
-    /// When to request tickets for the requests that are ready; `None` if there is no need.
+    /// When to request tickets for the ready requests; `None` if there is no need.
     fn ask_at(&self, state: &State, limits: &Limits, now: Instant) -> Option<Instant> {
         let asks =
             |asked: &PendingCall| asked.for_ready || state.queue.next_scope() == Some(&asked.scope);
@@ -220,8 +219,8 @@ impl BucketQueue {
         if users::are_limited(&self.entry.load().rule) {
             return None;
         }
-        // The call should reach the store when this many of the tickets are used, whatever its
-        // latency. So members with slow connections get as much as those with fast ones.
+        // The call should reach the store when this many tickets are used, whatever its latency. So members with slow
+        // connections get as much as members with fast ones.
         let due = |ticket: usize| before(state.tickets[ticket].at, state.lead);
         let count = state.tickets.len();
         Some(match count.checked_sub(state.refill + 1) {
@@ -230,7 +229,7 @@ impl BucketQueue {
         })
     }
 
-    /// A call for the requests that are ready, in the name of the first of them.
+    /// A call for the ready requests, on behalf of the first of them.
     fn call_for_ready(
         &self,
         state: &mut State,
@@ -249,7 +248,7 @@ impl BucketQueue {
         call
     }
 
-    /// A call in the name of `scope`, which is recorded as in progress.
+    /// A call on behalf of `scope`, recorded as in progress.
     fn call(
         &self,
         state: &mut State,
@@ -258,11 +257,11 @@ impl BucketQueue {
         for_ready: bool,
         now: Instant,
     ) -> Call {
-        let patience = state.queue.last_deadline().map_or(Duration::ZERO, |last| last - now);
+        let longest_wait = state.queue.last_deadline().map_or(Duration::ZERO, |last| last - now);
         let arrival = now + state.lead;
         let unused = state.tickets.iter().filter(|ticket| ticket.at > arrival).count();
         let asked: usize = state.asking.iter().map(|asked| asked.wanted).sum();
-        // A probe does not wait for tickets that others use.
+        // A probe does not wait for tickets that other requests use.
         let held = if scope.is_due() { 0 } else { unused + asked };
         let rule = Arc::clone(&self.entry.load().rule);
         // A closed scope takes nothing back and changes no limits.
@@ -270,7 +269,7 @@ impl BucketQueue {
         let ask = Ask {
             wanted: u32::try_from(wanted).unwrap_or(u32::MAX),
             held: u32::try_from(held).unwrap_or(u32::MAX),
-            bound: clock::micros(patience),
+            bound: clock::micros(longest_wait),
             lease: self.shared.lease(),
             drain: false,
             void: tells_bucket && std::mem::take(&mut state.start_over),
@@ -298,7 +297,7 @@ impl BucketQueue {
         state.members = granted.members;
         state.local = granted.local;
         state.look_again = (!scope.is_in_touch()).then(|| now + AGAIN);
-        // A failed call says nothing about the latency, and neither does a local reply.
+        // Neither a failed call nor a local reply says anything about the latency.
         state.lead = match state.lead {
             _ if granted.local => Duration::ZERO,
             Duration::ZERO => took,
@@ -306,8 +305,7 @@ impl BucketQueue {
         };
         self.settle(&mut state, scope, now);
         let served = granted.come_back == 0;
-        // If the process was delayed, the reply still says when its tickets were due at the
-        // earliest.
+        // Even if the process was delayed, the reply gives the earliest times of its tickets.
         let in_time = granted.local || took <= self.shared.store.timeout() + SLACK;
         let due = if in_time { clock::now() } else { *asked };
         let probe = granted.phase == Phase::Probe;
@@ -362,7 +360,7 @@ impl BucketQueue {
 }
 
 impl State {
-    /// No request waits: the scheduler ends, or pauses as long as slots are in use.
+    /// No request waits: the scheduler ends, or sleeps as long as slots are in use.
     fn rest(&mut self, slots_at: Option<Instant>) -> Step {
         if self.slots.as_ref().is_some_and(|slots| !slots.is_idle()) {
             return Step::Sleep(slots_at);
@@ -373,7 +371,7 @@ impl State {
     }
 }
 
-/// No decision can be taken for the requests that are held.
+/// Refuses the held requests, because no decision is possible.
 fn refuse(state: &mut State) {
     refuse_all(state, RefusalReason::Store, Some(Duration::from_secs(1)));
 }
@@ -382,9 +380,8 @@ fn before(moment: Instant, lead: Duration) -> Instant {
     moment.checked_sub(lead).unwrap_or(moment)
 }
 
-/// A running scheduler. If it ends early (a panic, or the end of the runtime), nothing would drive
-/// its queue. Then held requests are refused, its calls are forgotten, and the next request starts
-/// another one.
+/// Guards a running scheduler. If it ends early (a panic, or the end of the runtime), nothing would drive its queue.
+/// Then held requests are refused, its calls are forgotten, and the next request starts another scheduler.
 struct SchedulerGuard {
     queue: Arc<BucketQueue>,
     ended: bool,
@@ -392,7 +389,7 @@ struct SchedulerGuard {
 
 impl Drop for SchedulerGuard {
     fn drop(&mut self) {
-        // After a regular end, the next one may be running already.
+        // After a regular end, the next scheduler may already be running.
         if self.ended {
             return;
         }
@@ -459,8 +456,7 @@ async fn take(queue: Arc<BucketQueue>, call: Call) -> StoreReply {
     StoreReply::Tickets(call, answer)
 }
 
-/// The first reply to any of the calls in progress; there are at most [`CALLS_AT_ONCE`], and one
-/// for slots.
+/// The first reply to any of the calls in progress: at most [`CALLS_AT_ONCE`], and one for slots.
 async fn first_reply(asking: &mut Vec<Asking>) -> StoreReply {
     poll_fn(|context| {
         for at in 0..asking.len() {

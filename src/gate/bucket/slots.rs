@@ -1,9 +1,9 @@
-//! The slots of a bucket (`parallel`): how many of its requests this member may have under way, and how many it has.
+//! The slots of a bucket (`parallel`): how many requests this member may have in flight, and how many it has.
 //!
-//! The store allots them ([`crate::limiter::slots`]). A request takes a slot as it is released and keeps it until its
-//! response is over, however that ends. The allotment is a lease, so the scheduler works for as long as there is one:
-//! it renews the lease, and returns the slots when they are not used. During a call no request takes a slot: if the
-//! reply is lost, the store may give the free slots to other members.
+//! The store allots them ([`crate::limiter::slots`]). A request takes a slot when it is released and keeps it until its
+//! response is complete or has failed. The allotment is a lease. The scheduler runs as long as there is one: it renews
+//! the lease, and returns slots that are not used. During a call no request takes a slot, because the store may give
+//! the free slots to other members if the reply is lost.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,31 +17,31 @@ use crate::{
 
 /// How long unused slots are kept.
 const IDLE: Duration = Duration::from_secs(1);
-/// When to ask again if the store is away, or its news do not reach this member.
+/// When to ask again while the store is away or its news do not reach this member.
 const AGAIN: Duration = Duration::from_secs(1);
 /// The shortest time to the next call after a reply that left this member short.
 const SOON: Duration = Duration::from_millis(5);
 
-/// What this member knows of the slots of a bucket.
+/// This member's copy of the slots of a bucket.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     /// `parallel`.
     most: u32,
-    /// As many requests may be under way here.
+    /// The most requests that may be in flight at this member.
     allotted: u32,
     under_way: u32,
     /// When the lease ends.
     until: Option<Instant>,
-    /// How many leases have run out. A slot of an earlier lease is void unless its request was sent.
+    /// How many leases have expired. A slot of an earlier lease is void unless its request was sent.
     lapsed: u64,
-    /// Other members are short of slots, so each one that becomes free is returned.
+    /// Other members are short of slots, so each slot that becomes free is returned.
     contended: bool,
-    /// The store has this member on its list: it may keep slots for it.
+    /// The store may reserve slots for this member.
     listed: bool,
     asking: bool,
     /// A call is due now.
     due: bool,
-    /// When to ask again, if the latest reply left this member short.
+    /// When to ask again if the latest reply left this member short.
     come_back: Option<Instant>,
     renew_at: Option<Instant>,
     last_used: Option<Instant>,
@@ -52,7 +52,7 @@ impl Slots {
         Self { most, ..Self::default() }
     }
 
-    /// The scheduler has ended with its calls, so the next one calls again.
+    /// The scheduler has ended together with its calls, so the next one calls again.
     pub(super) fn resumed(self) -> Self {
         Self { asking: false, due: true, ..self }
     }
@@ -80,7 +80,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Whether the member's lease has not run out since.
+    /// Whether the member's lease has not expired since.
     pub(in crate::gate) fn is_good(&self) -> bool {
         let state = self.queue.state.lock();
         state
@@ -89,7 +89,7 @@ impl Slot {
             .is_none_or(|slots| slots.lapsed == self.lapsed && slots.is_on(clock::now()))
     }
 
-    /// The request was not released. The caller has the lock of the queue.
+    /// The request was not released. The caller holds the lock of the queue.
     pub(super) fn cancel(mut self, state: &mut State) {
         self.is_open = false;
         state.end_slot();
@@ -136,7 +136,7 @@ impl State {
         !gets_more && free <= self.queue.ready()
     }
 
-    /// A reload: a new limit revokes nothing. Requests that are under way without a slot are not counted.
+    /// Applies a reload. A new limit revokes nothing. Requests in flight without a slot are not counted.
     pub(super) fn limit_slots(&mut self, parallel: Option<u32>) {
         match (&mut self.slots, parallel) {
             (Some(slots), Some(most)) => {
@@ -206,18 +206,18 @@ impl BucketQueue {
         Some(Slot { queue: Arc::clone(self), lapsed: slots.lapsed, is_open: true })
     }
 
-    /// Counts a request that goes in any case (`mode: observe`) as one under way. False if as many requests of this member
-    /// are under way as the fleet may have; those of other members are not known.
+    /// Counts a request that is sent in any case (`mode: observe`). False if this member has as many requests in flight
+    /// as the fleet may have. Those of other members are unknown.
     pub(in crate::gate) fn count_slot(self: &Arc<Self>) -> (Option<Slot>, bool) {
         let mut state = self.state.lock();
         let is_free = state.slots.as_ref().is_none_or(|slots| slots.under_way < slots.most);
         (self.take_slot(&mut state), is_free)
     }
 
-    /// A request is over.
+    /// A request has ended.
     fn slot_ends(self: &Arc<Self>) {
         self.state.lock().end_slot();
-        // Its scheduler works for as long as slots are in use; if it has died, the next request starts another one.
+        // The scheduler runs while slots are in use. If it has failed, the next request starts another one.
         self.wake.now();
     }
 
@@ -237,7 +237,7 @@ impl BucketQueue {
         });
     }
 
-    /// A call for slots, which is in progress from now on.
+    /// A call for slots, recorded as in progress.
     fn slot_call(&self, state: &mut State, now: Instant) -> Option<SlotCall> {
         let (under_way, wanted) = state.slots_wanted();
         let scope = state.latest.clone()?;
@@ -289,14 +289,14 @@ impl BucketQueue {
             now + if hears { wait.max(SOON) } else { AGAIN }
         });
         if state.is_full(now) {
-            // It is not known when a slot becomes free, so requests that may not wait are late now.
+            // It is unknown when a slot becomes free, so requests that may not wait are late now.
             for (seq, one) in state.queue.unjudged() {
                 state.queue.set_judged(seq, one.deadline.max(now + FRESH));
             }
         }
     }
 
-    /// News of the slots: `queue` can have one, or, if it is empty, another queue is short of them.
+    /// Applies news of the slots. `queue` can have one; if it is empty, another queue is short of slots.
     pub(in crate::gate) fn hear_of_slots(&self, queue: &str) {
         if !queue.is_empty() && *queue != *self.name {
             return;
@@ -314,7 +314,7 @@ impl BucketQueue {
         self.wake.now();
     }
 
-    /// The store may have forgotten the slots that are in use: they are reported to it.
+    /// The store may have forgotten the slots in use, so they are reported again.
     pub(in crate::gate) fn report_slots(&self) {
         let mut state = self.state.lock();
         let Some(slots) = &mut state.slots else { return };
@@ -328,12 +328,12 @@ impl BucketQueue {
         self.state.lock().slots_wanted().1
     }
 
-    /// Requests that are under way here; 0 if the rule has no `parallel`.
+    /// Requests in flight at this member; 0 if the rule has no `parallel`.
     pub(in crate::gate) fn under_way(&self) -> u32 {
         self.state.lock().slots.as_ref().map_or(0, |slots| slots.under_way)
     }
 
-    /// Whether requests wait for those that are under way.
+    /// Whether requests wait for those in flight.
     pub(in crate::gate) fn is_full(&self) -> bool {
         self.state.lock().is_full(clock::now())
     }

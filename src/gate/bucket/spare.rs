@@ -1,18 +1,16 @@
-//! Spare tickets: if a bucket has plenty and requests come fast, one call takes the next tickets
-//! too.
+//! Spare tickets: if a bucket has plenty and requests come fast, one call takes the next tickets too.
 //!
-//! Otherwise each request would wait for a call, shared with concurrent ones, and under load the
-//! store would run a script for every dozen requests. As many spare tickets are taken as requests
-//! were released in the latest [`FRESH`], which is also how long they are valid; unused ones are
-//! lost. So a scope with few requests takes none. No bound is exceeded, because the store grants
-//! spare tickets like all others.
+//! Without spare tickets each request would wait for a call, shared with concurrent requests, and under load the store
+//! would run a script for every dozen requests. A call takes as many spare tickets as requests were released in the
+//! last [`FRESH`]. They are valid for the same time, and unused ones are lost. So a scope with few requests takes none.
+//! No limit is exceeded, because the store grants spare tickets like all others.
 
 use std::collections::VecDeque;
 
 use super::{FRESH, Ticket};
 use crate::{limiter::policy::Limits, runtime::clock::Instant};
 
-/// Spare tickets are at most this part of a full bucket, since those left over are lost.
+/// Spare tickets are at most this part of a full bucket, because unused ones are lost.
 const PART: u32 = 100;
 
 /// Tickets that are due, and the pace at which they are used.
@@ -21,9 +19,9 @@ pub(super) struct Spare {
     tickets: VecDeque<Ticket>,
     /// Whether the latest reply came from a bucket with enough tokens for the whole call.
     pub(super) plenty: bool,
-    /// When the time began in which is counted.
+    /// The start of the current counting period.
     since: Option<Instant>,
-    /// Requests released since then, and in the same time before.
+    /// Requests released in the current period, and in the previous one.
     went: usize,
     went_before: usize,
 }
@@ -35,7 +33,7 @@ impl Spare {
         self.went += 1;
     }
 
-    /// Restarts the count if it is time.
+    /// Starts a new counting period if it is time.
     fn turn(&mut self, now: Instant) {
         let passed = self.since.map(|since| now.saturating_duration_since(since));
         if passed.is_some_and(|passed| passed < FRESH) {
@@ -47,10 +45,10 @@ impl Spare {
         self.since = Some(now);
     }
 
-    /// How many to request in addition to those that are needed.
+    /// How many tickets to request beyond those that are needed.
     pub(super) fn wanted(&mut self, limits: &Limits, now: Instant) -> usize {
         self.turn(now);
-        // A quota is too dear to lose any of it.
+        // An unused spare ticket would be lost to the quota.
         if !self.plenty || !limits.quotas.is_empty() {
             return 0;
         }
@@ -65,7 +63,7 @@ impl Spare {
         }
     }
 
-    /// One for a request that has just come, if it is still good.
+    /// A valid ticket for a new request.
     pub(super) fn take(&mut self, epoch: u64, now: Instant) -> Option<Ticket> {
         let good = |ticket: &Ticket| {
             ticket.epoch == epoch && now.saturating_duration_since(ticket.at) <= FRESH

@@ -1,24 +1,24 @@
-//! How many tickets a member holds and requests at a time, so that members take turns and calls stay few.
+//! How many tickets a member holds and requests at a time. Members take turns, with few calls.
 
 use std::time::Duration;
 
 use super::{BucketQueue, State, scheduler::Call};
 use crate::{limiter::bucket, store::Granted};
 
-/// Tickets per round of turns: a fortieth of the thousand over which members get equal shares.
+/// Tickets per round of turns: a fortieth of the thousand tickets over which members get equal shares.
 const SHORT: usize = 25;
 /// Calls per second that short turns may cost a bucket; at higher rates, turns are longer.
 const CALLS: f64 = 800.0;
-/// The largest call while filling up, in units of what flows in for this member during a round
-/// trip: one part is used meanwhile, the other fills up the horizon, whatever the latency.
+/// The largest call while filling up, in units of this member's share of a round trip. One unit is used meanwhile, and
+/// the other fills up the horizon, at any latency.
 const FILL: f64 = 2.0;
 /// Longest wait that is planned, in seconds: as long as the longest `max_wait`.
 const A_DAY: f64 = 86_400.0;
 
 impl BucketQueue {
-    /// How many tickets to hold and to request at a time. A single member requests more when half
-    /// of its tickets are used. With others it requests fewer and more often, so that the turns are
-    /// short compared with a window of fairness. A member with less than its share fills up at a
+    /// Chooses how many tickets to hold and to request at a time. A single member requests more when half of its
+    /// tickets are used. With others it requests fewer and more often, so that turns are short compared with a window
+    /// of fairness. A member below its share fills up at a pace that does not depend on its latency.
     /// pace that does not depend on its latency.
     #[allow(
         clippy::cast_possible_truncation,
@@ -40,14 +40,13 @@ impl BucketQueue {
         state.refill = full - turn;
         let own = rate / f64::from(members) * FILL;
         let worth = (own * state.lead.as_secs_f64()).ceil() as usize;
-        // A new member may be one of many that do not know of each other yet. The next reply
-        // contains them.
+        // A new member may be one of many that do not know each other yet. The next reply contains them.
         let most = if state.fill_at.is_none() { (worth / 4).max(in_hand) } else { usize::MAX };
         // A single member needs no short steps.
         let step = if members == 1 && state.fill_at.is_some() { turn } else { at_least };
         let fill = worth.max(step).min(most).max(1);
-        // Only tickets handed out ahead are shared in turns. Saved-up tokens, or tokens without a
-        // rate, are taken at once.
+        // Only tickets handed out ahead are shared in turns. Saved tokens, and tokens without a rate, are taken at
+        // once.
         let paced = own > 0.0 && granted.is_ahead();
         state.most = match in_hand < state.refill {
             _ if !paced => 0,

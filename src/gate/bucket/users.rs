@@ -1,7 +1,8 @@
 //! Users with limits of their own (`each_user`).
 //!
-//! The queue asks for one ticket at a time, for the user whose turn it is. The store takes its token with the rule's, or
-//! none. A user without a token is blocked until its next one, and requests of others pass its own.
+//! The queue asks for one ticket at a time, for the user whose turn it is. The store takes a token of the user and one
+//! of the rule together, or none. A user without a token is blocked until its next one, and requests of others pass its
+//! own.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub(super) fn are_limited(rule: &Rule) -> bool {
     rule.each_user.is_some()
 }
 
-/// How requests take turns: under a rule with `each_user` users do in any case.
+/// The order of requests. Under a rule with `each_user`, users always take turns.
 pub(super) fn order(rule: &Rule) -> Order {
     if are_limited(rule) { Order::Fair } else { rule.order }
 }
@@ -62,8 +63,8 @@ impl BucketQueue {
     }
 }
 
-/// A user has no token before `until`: its requests let those of others pass, and those that cannot wait are refused.
-/// Returns how many wait.
+/// Blocks a user that has no token before `until`. Requests of others pass its requests, and those that cannot wait are
+/// refused. Returns how many wait.
 fn block(state: &mut State, user: &Arc<str>, until: Instant) -> usize {
     let now = clock::now();
     let mut held = 0;

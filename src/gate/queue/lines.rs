@@ -1,4 +1,4 @@
-//! Requests in lines: those of a line go first in, first out, and lines of the same urgency take turns.
+//! Requests in lines. Each line is first in, first out, and lines of the same urgency take turns.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -72,7 +72,7 @@ impl<S> Lines<S> {
         self.pop_where(|_| true)
     }
 
-    /// Takes out the next waiter of the lines of a kind. The next turn of its line comes after all others.
+    /// Takes the next waiter out of the lines of a kind. The next turn of its line comes after all others.
     pub(super) fn pop_where(
         &mut self,
         is_one: impl Fn(&Line) -> bool,
@@ -146,7 +146,7 @@ impl<S> Lines<S> {
         taken
     }
 
-    /// How many of those that are here go before a new waiter of `line`, at the worst.
+    /// How many of the current waiters are released before a new waiter of `line`, at worst.
     pub(super) fn ahead_of(&self, line: &Line, rank: Rank) -> usize {
         let own = self.lines.get(line).map_or(0, VecDeque::len);
         let lines = self.turns.get(&line.urgency).map_or(0, VecDeque::len) + usize::from(own == 0);

@@ -1,4 +1,4 @@
-//! What the gate keeps of sites that nobody asks for again, and what is left of a pump that dies.
+//! The gate drops sites without requests, and recovers from a scheduler that fails.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -10,7 +10,7 @@ use crate::{
     store::{Answering, Reply},
 };
 
-/// Registries with up to this number of scopes are not swept.
+/// Registries are not swept up to this number of scopes.
 const UNSWEPT: usize = 1_024;
 
 fn by_host(rate: Option<f64>) -> Rule {
@@ -50,7 +50,7 @@ async fn sites_that_were_asked_once_leave_nothing_behind() {
     let gate = gate(by_host(Some(10.0)));
     for number in 0..10 * UNSWEPT {
         go(&gate, &site(number)).await.report(&Judgement::ok(200)).await;
-        // A bucket counts for half a second and the ramp: some five hundred of them at this pace.
+        // A bucket is kept for half a second and the ramp: about five hundred of them at this pace.
         tokio::time::advance(Duration::from_millis(20)).await;
     }
     let (scopes, (buckets, cooldowns)) = kept(&gate);
@@ -73,7 +73,7 @@ async fn sites_that_blocked_and_are_not_asked_again_leave_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lane_that_was_dropped_is_not_forgotten_by_the_store() {
+async fn a_dropped_scope_is_not_forgotten_by_the_store() {
     let gate = gate(by_host(None));
     trip(&gate, &site(0)).await;
     tokio::time::advance(Duration::from_secs(31)).await;
@@ -93,7 +93,7 @@ async fn a_lane_that_was_dropped_is_not_forgotten_by_the_store() {
     assert_eq!(refused.why, RefusalReason::Cooldown);
 }
 
-/// A store whose first `take` is the end of whoever asks.
+/// A store whose first `take` ends the calling task.
 #[derive(Debug)]
 struct Deadly {
     taken: AtomicUsize,
@@ -123,7 +123,7 @@ impl ScriptServer for Deadly {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pump_that_panics_refuses_who_waits_and_the_next_request_starts_another() {
+async fn a_scheduler_that_panics_refuses_waiting_requests_and_the_next_request_starts_another() {
     let server = Deadly { taken: AtomicUsize::new(0), news: broadcast::Sender::new(1) };
     let gate = gate_over(server, rule(Some(10.0), 5)).await;
     let waiting = tokio::time::timeout(Duration::from_secs(5), hold(&gate, 1)).await;

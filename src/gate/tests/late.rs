@@ -1,4 +1,4 @@
-//! Tickets whose moment has passed, and what a process that slept may still do.
+//! Late tickets, and the actions of a process that slept.
 
 use tokio::sync::broadcast;
 
@@ -60,7 +60,7 @@ async fn a_trip_gives_the_tickets_that_it_voids_back_to_the_quotas() {
     let mut unsent = hold(&gate, 1).await.expect("a permit");
     third.report(&forbidden()).await;
     assert!(!unsent.may_send(), "the third block trips");
-    // Three are used; the fourth is given back, so that five are left.
+    // Three are used and the fourth is returned, so five are left.
     unsent.again().await.expect("the probe");
     assert!(unsent.may_send());
     unsent.report(&Judgement::ok(200)).await;

@@ -1,4 +1,4 @@
-//! Scopes by name and in gauges: cooldowns and buckets that are split differently, rules that are gone.
+//! Scopes by name and in gauges: cooldowns and buckets with different splits, and removed rules.
 
 use super::*;
 

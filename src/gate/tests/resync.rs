@@ -1,4 +1,4 @@
-//! What a member does when it may have lost news.
+//! A member that may have lost news.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -13,7 +13,7 @@ use crate::store::{Answering, Reply};
 /// How long the server of these tests takes to read a scope.
 const READ: Duration = Duration::from_millis(2);
 
-/// A server whose scopes are open, and that answers each read after [`READ`], many at once.
+/// A server with open scopes that replies to each read after [`READ`], many reads at once.
 #[derive(Debug)]
 struct Slow {
     reads: Arc<AtomicUsize>,
@@ -79,7 +79,7 @@ async fn scopes_are_read_again_many_at_once_and_beside_the_news() {
     let scopes: Vec<_> = (0..SCOPES).map(|n| entry.scopes.find(&entry, &site(n))).collect();
     let before = reads.load(Ordering::Relaxed);
     let start = clock::now();
-    // More than its subscription holds: some are lost, and one of those that are not is a trip.
+    // More news than the subscription holds: some are lost, and one of the others is a trip.
     for n in 0..5 {
         news.send(format!(
             "default\x1fsite-{n}.example\x1f1\x1fstreak\x1f0\x1f1\x1fother\x1f\x1f0\x1f"

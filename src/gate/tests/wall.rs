@@ -3,7 +3,7 @@
 use super::*;
 use crate::limiter::learn::Learn;
 
-/// A site that takes so many requests within a minute, and bans for twenty seconds who sends more.
+/// A site that accepts this many requests per minute. A client that sends more is banned for twenty seconds.
 struct Wall {
     limit: usize,
     good: Vec<Instant>,

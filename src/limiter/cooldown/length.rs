@@ -6,20 +6,19 @@ use crate::{
     runtime::clock::{self, exact},
 };
 
-/// A hopeless scope is probed this often at least.
+/// A hopeless scope is probed at least this often.
 pub(crate) const DAY: i64 = 86_400 * 1_000_000;
 
-/// A hopeless scope's cooldowns grow by this factor at least.
+/// The cooldowns of a hopeless scope grow by at least this factor.
 pub(crate) const HOPELESS_GROW: f64 = 2.0;
 
-/// A length that suffices is repeated so many times at most, before a shorter one is tried: the bans may have become
-/// shorter.
+/// A length that worked is repeated at most this often before a shorter one is tried, because bans may become shorter.
 const WARIEST: u32 = 31;
 
 impl Cooldown {
-    /// Learns from a cooldown that was long enough. If it had to grow, the next one starts at its length. If the remembered
-    /// length worked at once, a shorter one is tried next. Each such try that fails makes the next one rarer, because a ban
-    /// that each request renews costs its whole length again.
+    /// Learns from a cooldown that was long enough. If it had to grow, the next one starts at its length. If the
+    /// remembered length worked at once, the next one is shorter. Each failed attempt makes the next attempt rarer,
+    /// because a ban that each request renews costs its whole length again.
     pub(super) fn settle(&mut self, policy: &CooldownPolicy) {
         let usual = clock::micros(policy.length.1);
         self.enough = self.lasted();

@@ -12,44 +12,44 @@ pub enum Answer {
     Ok,
     /// A block.
     Block {
-        /// What it counts.
+        /// Its weight.
         weight: f64,
         /// The wait that the site asked for, in microseconds; 0 = none.
         retry_after: i64,
-        /// Whether it is a sure sign (a vendor's wall, a 429) and not a plain refusal.
+        /// Whether it is a sure sign (a vendor's wall, a 429) rather than a plain refusal.
         sure: bool,
         /// Its type.
         verdict: Verdict,
     },
-    /// No response, from a site that answered before, while nothing says that the network is down.
+    /// No response from a site that answered before, without any sign of a network outage.
     Silence {
-        /// What it counts; see [`super::silence_weight`].
+        /// Its weight; see [`super::silence_weight`].
         weight: f64,
         /// How the connection failed.
         verdict: Verdict,
     },
-    /// A plain refusal ([`crate::limiter::refusals`]) that is no wall's by itself: it trips nothing, but its share of the
-    /// responses counts.
+    /// A plain refusal ([`crate::limiter::refusals`]) that alone is not a wall. It trips nothing, but it counts in the
+    /// share of blocks.
     Refusal,
-    /// Nothing that says anything (a connection error, a client that left): only a probe matters here.
+    /// No information (a connection error, a client that disconnected). It matters only for a probe.
     Nothing,
 }
 
-/// What the site says about its limit, with an answer.
+/// What a response says about the site's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Named {
-    /// The most that may be sent.
+    /// The highest allowed rate.
     pub ceiling: Option<NamedRate>,
-    /// Nothing may be sent for so long, in microseconds.
+    /// No request may be sent for this long, in microseconds.
     pub hold: Option<i64>,
 }
 
-/// A rate that the site names.
+/// A rate that the site announces.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NamedRate {
     /// Tokens per second.
     pub rate: f64,
-    /// For how long, in microseconds.
+    /// How long it applies, in microseconds.
     pub lasts: i64,
 }
 
@@ -58,24 +58,24 @@ pub struct NamedRate {
 pub struct Report {
     /// The epoch of the grant.
     pub epoch: u64,
-    /// The probe's grant if the request was a probe, else 0.
+    /// The moment of the probe's grant if the request was a probe, else 0.
     pub probe: i64,
-    /// What came back.
+    /// The response.
     pub answer: Answer,
     /// Successes since the member's last report, which cost no call.
     pub oks: u32,
-    /// A uniform draw from [0, 1): the length of the cooldown, if this report trips one.
+    /// A uniform draw from [0, 1) for the length of the cooldown, if this report trips one.
     pub draw: f64,
-    /// What the site says about its limit.
+    /// What the response says about the site's limit.
     pub named: Option<Named>,
     /// The limit against which the answer counts as an error; `None` if it is not an error.
     pub error: Option<Quota>,
-    /// What the member has counted of the load.
+    /// The member's counts of the load.
     pub load: Option<Tally>,
 }
 
 impl Report {
-    /// A report of one answer that was no probe, with nothing else to say. Its `draw` is 0.
+    /// A report of a single response that was not a probe. Its `draw` is 0.
     #[must_use]
     pub const fn new(epoch: u64, answer: Answer) -> Self {
         Self { epoch, probe: 0, answer, oks: 0, draw: 0.0, named: None, error: None, load: None }
@@ -85,7 +85,7 @@ impl Report {
 /// What a report changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing that others need to know.
+    /// Nothing that other members need to know.
     None,
     /// The report is from an older epoch.
     Stale,
@@ -93,9 +93,9 @@ pub enum Change {
     Streak,
     /// The scope cools down.
     Tripped,
-    /// The probe came back well.
+    /// The probe succeeded.
     Opened,
-    /// The probe came back with nothing: the next in line probes.
+    /// The probe brought no information; the next request is the probe.
     ProbeLost,
 }
 
@@ -116,9 +116,9 @@ pub enum KnownPhase {
     /// Requests are sent.
     #[default]
     Open,
-    /// No request is sent for so many microseconds.
+    /// No request is sent for this many microseconds.
     Cooling(i64),
-    /// The cooldown is over, and a probe is in flight for so many more microseconds; 0 = none is.
+    /// The cooldown is over, and a probe is in flight for this many more microseconds; 0 = no probe is in flight.
     Probing(i64),
 }
 

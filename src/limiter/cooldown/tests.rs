@@ -141,7 +141,7 @@ fn a_failed_probe_doubles_the_cooldown_and_what_sufficed_is_where_the_next_start
     assert_eq!(scope.until, now + 90 * SECOND);
 }
 
-/// How long after the trip each probe goes, if the ban ends after `ban` seconds, and whether each request renews it.
+/// The time of each probe after the trip, for a ban of `ban` seconds. `renewed`: each request renews the ban.
 fn probes_of(scope: &mut Cooldown, ban: i64, renewed: bool) -> Vec<i64> {
     let policy = policy();
     let mut now = scope.until + SECOND;
@@ -331,7 +331,7 @@ fn a_silent_probe_goes_on_with_silence_and_says_nothing_about_another_wall() {
     for _ in 0..5 {
         silent.report(START, &report(0, silence(0.6)), &policy());
     }
-    // Twice the time, then until right after five minutes.
+    // First twice the length, then right after five minutes.
     for seconds in [90, 168] {
         let until = silent.until;
         silent.lend_probe("a", until, SECOND);
@@ -347,7 +347,7 @@ fn a_scope_without_one_good_probe_of_ten_is_probed_ever_more_rarely_down_to_once
     let mut lengths = Vec::new();
     for probe in 1..=20 {
         scope.lend_probe("a", scope.until, SECOND);
-        // A site that names a short wait is as hopeless as a site without one.
+        // A site that asks for a short wait is as hopeless as a site that asks for none.
         let wait = if probe % 2 == 0 { 60 * SECOND } else { 0 };
         let blocked = Report { probe: scope.probe, ..report(scope.epoch, named(wait)) };
         scope.report(scope.until, &blocked, &policy());
@@ -432,7 +432,7 @@ fn plain_refusals_trip_nothing_but_their_share_counts() {
     }
     assert_eq!((scope.until, scope.last_block), (0, START));
     assert!(scope.shares.are_doubtful(), "a fifth of the responses");
-    // Nor do many in a row, and a streak of blocks is as long as without them.
+    // Many refusals in a row do not trip either, and they do not shorten a streak of blocks.
     for _ in 0..1_000 {
         scope.report(START, &report(0, Answer::Refusal), &policy());
     }

@@ -1,36 +1,37 @@
-//! An overloaded site: its responses come late, or fail (`overload: ease`).
+//! An overloaded site: its responses are late or fail (`overload: ease`).
 //!
-//! While requests queue up at a site, it answers as many as it can. The fleet sends at half of that rate until the queue
-//! has drained, and then continues at nearly all of it. If half the rate changes nothing, the load is not the reason.
+//! While requests queue up at a site, it responds at its full capacity. The fleet sends at half of that rate until the
+//! queue has drained, and then continues at nearly all of it. If half the rate changes nothing, the load is not the
+//! cause.
 
 use super::{ABOVE, CONFIRMED, EASED, Learn, Learned, MINUTE, NEAR, RateReason, USED, WORTH};
 use crate::limiter::load::Strain;
 
-/// A queue drains at this part of the rate at which the site answers, and no step is larger. If more than this part of the
-/// responses fail, the load is always taken for the reason.
+/// A queue drains at this part of the site's response rate, and no step is larger. If more than this part of the
+/// responses fail, the load always counts as the cause.
 const HALF: f64 = 0.5;
-/// A queue drains if there are this many times as many responses as requests, and grows if there are only this many.
+/// A queue drains if there are more responses per request than `DRAINS`, and grows if there are fewer than `GROWS`.
 const DRAINS: f64 = 1.1;
 const GROWS: f64 = 0.9;
-/// Stands for a site that answers nothing, in responses per second. Zero means that it is not overloaded.
+/// Response rate of a site that answers nothing, in responses per second. Zero means that it is not overloaded.
 const LITTLE: f64 = 1e-9;
 /// The weight of a new window in the known rate of good responses.
 const NEW: f64 = 0.25;
-/// Late responses are ignored for this long after the load was not the reason.
+/// After the load was not the cause, late responses are ignored for this long.
 const EXCUSED: i64 = 10 * MINUTE;
 
 /// What is known of an overloaded site.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Strained {
-    /// The latest window that has been taken into account, by its end.
+    /// The end of the latest window that has been taken into account.
     pub heard: i64,
     /// Good responses per second while it is overloaded; 0 = it is not.
     pub answers: f64,
-    /// The rate before.
+    /// The rate before the overload.
     pub rate: f64,
-    /// The mark before.
+    /// The mark before the overload.
     pub mark: f64,
-    /// The rate that had been blocked before.
+    /// The blocked rate before the overload.
     pub bad: f64,
     /// Late responses are ignored before this time, because half the rate did not help.
     pub again: i64,

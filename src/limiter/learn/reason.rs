@@ -1,47 +1,47 @@
-//! What is told of a learned rate, and what a person may do to it.
+//! A member's copy of a learned rate, and its manual changes.
 
 use super::NamedWall;
 
-/// Why the rate is what it is.
+/// Why this rate is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RateReason {
-    /// As the rule file says: nothing has been learned.
+    /// The initial rate of the rule file: nothing has been learned.
     #[default]
     Start,
-    /// A cooldown, by a sure sign (a vendor's challenge, a captcha, a 429).
+    /// A cooldown after a sure sign (a vendor's challenge, a captcha, a 429).
     SureTrip,
-    /// A cooldown, by plain refusals only.
+    /// A cooldown after plain refusals only.
     DoubtfulTrip,
-    /// A try above the mark ended in a cooldown, or with a sure block.
+    /// A try above the mark ended in a cooldown or with a sure block.
     TryFailed,
     /// A sure block that tripped nothing.
     Eased,
-    /// Nothing has been blocked: upwards to what is known to be too much, or to the ceiling.
+    /// Nothing was blocked: the rate climbs towards the blocked rate or the ceiling.
     Climb,
     /// A try above the mark.
     Try,
-    /// A person's hand.
+    /// An operator set the rate.
     Manual,
-    /// A person's hand: nothing is known any more.
+    /// An operator reset it: nothing is known.
     Forgotten,
-    /// The store lost its memory, and a member knew.
+    /// The store lost its memory, and a member restored the rate.
     Recalled,
-    /// The rule file's ceiling or floor has moved past it.
+    /// The rule file's ceiling or floor now excludes the old rate.
     Bounds,
-    /// Scattered blocks: half the rate, to see whether their share falls with it.
+    /// Scattered blocks: half the rate shows whether their share falls with it.
     Test,
-    /// Their share is the same at half the rate: a wall does not cause them.
+    /// Their share is the same at half the rate, so no wall causes them.
     NoWall,
-    /// The site strains under the load: answers come late or fail.
+    /// The site is overloaded: responses are late or fail.
     Overload,
-    /// It does not any more.
+    /// The overload is over.
     Relieved,
-    /// Answers are as late at half the rate: the load does not cause that.
+    /// Responses are just as late at half the rate, so the load is not the cause.
     NoRelief,
 }
 
 impl RateReason {
-    /// All, in the order of their numbers in the store.
+    /// All reasons, in the order of their numbers in the store.
     pub const ALL: [Self; 16] = [
         Self::Start,
         Self::SureTrip,
@@ -85,33 +85,34 @@ impl RateReason {
     }
 }
 
-/// What a member knows of a learned rate: each answer tells it, and it repairs a store that lost its memory.
+/// A member's copy of a learned rate. Every reply of the store contains it, and it repairs a store that lost its
+/// memory.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct KnownRate {
-    /// Counts the changes of the rate, the mark and what a person did; 0 = nothing is known.
+    /// Version of the rate and the mark, manual changes included; 0 = nothing is known.
     pub turn: u64,
     /// The rate in force, in tokens per second.
     pub rate: f64,
-    /// What the site bears, in tokens per second; 0 = no limit has been met.
+    /// The highest rate that the site is known to tolerate, in tokens per second; 0 = no limit has been met.
     pub mark: f64,
-    /// Whether a person has frozen it.
+    /// Whether an operator has frozen it.
     pub frozen: bool,
-    /// Why it is what it is.
+    /// Why it is in force.
     pub why: RateReason,
-    /// The limit by count that it follows.
+    /// The site's limit per window that the rate follows.
     pub wall: Option<NamedWall>,
 }
 
-/// What a person does to a learned rate.
+/// A manual change of a learned rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RateOverride {
-    /// Sets it, freezes it or thaws it; what is `None` stays as it is.
+    /// Sets, freezes or unfreezes it. `None` leaves a value unchanged.
     Set {
         /// Tokens per second.
         rate: Option<f64>,
-        /// Whether it stays as it is from now on, whatever happens.
+        /// Whether the rate is frozen from now on.
         frozen: Option<bool>,
     },
-    /// Forgets all that was learned: back to the start.
+    /// Forgets everything learned and returns to the initial rate.
     Forget,
 }

@@ -53,7 +53,7 @@ impl Learned {
         self.rate * HALF >= learn.floor && (eased || !news.sure)
     }
 
-    /// Starts the test whether the share of blocks falls with the rate.
+    /// Starts a test whether the share of blocks falls with the rate.
     pub(super) fn begin_test(&mut self, now: i64, news: News, shares: &mut Shares) {
         self.remember();
         shares.suspect();
@@ -76,7 +76,7 @@ impl Learned {
         if same {
             self.why = RateReason::NoWall;
             (self.rate, self.mark, self.bad) = (rate, mark, bad);
-            // With so many blocks, three in a row came by chance.
+            // With a share this large, three blocks in a row may be chance.
             if shares.base() >= FREQUENT && untripped > rate && now - tripped < RECENT {
                 (self.rate, self.mark, self.bad) = (untripped, 0.0, 0.0);
             }
@@ -84,7 +84,7 @@ impl Learned {
         } else {
             self.why = RateReason::Eased;
             self.bad = tested;
-            // The rate that the wall let through.
+            // Continue at the rate that the wall let through.
             self.rate = match most {
                 Some(share) => self.rate * (1.0 - share) * NEAR,
                 None => self.rate.max(tested * good * NEAR),
@@ -96,7 +96,7 @@ impl Learned {
         self.changed = now;
     }
 
-    /// A try that failed at what is known to be a wall confirms that: no test until the next try is over.
+    /// A failed try at a known wall confirms the wall: no test starts until the next try is over.
     pub(super) fn confirm_wall(&mut self, blocked: i64) {
         if blocked < self.before_test.again {
             self.forget_test();
@@ -104,7 +104,7 @@ impl Learned {
         }
     }
 
-    /// If it still blocks at half of what it seemed to let through, it is no wall, or another one: a test may start.
+    /// If blocks continue at half of the allowed rate, there is no wall or a different one, and a test may start.
     pub(super) fn refute_wall(&mut self, blocked: i64) {
         if self.rate < self.before_test.rate * HALF {
             self.before_test.again = self.before_test.again.min(blocked);

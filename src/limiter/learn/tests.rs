@@ -6,7 +6,7 @@ const SECOND: i64 = 1_000_000;
 const START: i64 = 1_000_000 * SECOND;
 const LEARN: Learn = Learn { start: 4.0, floor: 0.04, back_off: 0.87, patience: 60 * SECOND };
 
-/// A scope that is asked for tickets once a second, at the rate in force.
+/// A scope that takes tickets once a second, at the rate in force.
 struct Scope {
     learned: Learned,
     now: i64,
@@ -47,12 +47,12 @@ impl Scope {
         }
     }
 
-    /// A cooldown of half a minute, and the first request after it.
+    /// A cooldown of half a minute, followed by one request.
     fn trip(&mut self, sure: bool) {
         self.trip_for(30, sure);
     }
 
-    /// A cooldown of so many seconds, and the first request after it.
+    /// A cooldown of this many seconds, followed by one request.
     fn trip_for(&mut self, seconds: i64, sure: bool) {
         let last = self.now;
         self.now += seconds * SECOND;
@@ -95,7 +95,7 @@ fn a_trip_with_hardly_any_page_before_it_leaves_a_quarter() {
 }
 
 #[test]
-fn a_try_that_trips_confirms_the_mark_and_doubles_the_patience() {
+fn a_try_that_trips_confirms_the_mark_and_doubles_the_calm_period() {
     let mut scope = Scope::new();
     scope.run(120);
     scope.trip(true);
@@ -109,7 +109,7 @@ fn a_try_that_trips_confirms_the_mark_and_doubles_the_patience() {
     assert_eq!(scope.learned.patience, 2 * patience);
 }
 
-/// Steps of the climb in the first hour and a half after a ban of so many seconds.
+/// Steps of the climb in the first hour and a half after a ban of this many seconds.
 fn steps_after_a_ban_of(seconds: i64) -> usize {
     let mut scope = Scope::new();
     scope.run(2);
@@ -192,7 +192,7 @@ fn a_doubtful_trip_that_cost_a_long_ban_is_not_soon_forgotten() {
             learned.count(now, learned.rate);
             learned.rate
         };
-        // It climbs, so that the ban shows no limit by count.
+        // The rate climbs, so the ban does not show a limit per window.
         for _ in 0..600 {
             now += SECOND;
             observe(now, now, News::default());
@@ -425,7 +425,7 @@ fn an_idle_night_changes_nothing() {
 }
 
 #[test]
-fn plain_refusals_of_private_pages_hardly_slow_down_who_asks_little() {
+fn plain_refusals_of_private_pages_hardly_slow_down_a_small_crawl() {
     let [sure, plain] = [true, false].map(|sure| {
         let mut scope = Scope::new();
         scope.demand = 1.0;
@@ -455,7 +455,7 @@ fn from_a_mark_far_below_it_climbs_at_once_and_waits_just_below_what_was_blocked
     near(scope.learned.mark, there);
 }
 
-/// What a site does with scattered blocks: the share of its answers that are blocks at a rate.
+/// Simulates a site with scattered blocks. `share` gives the share of blocks at a rate.
 fn crawl(scope: &mut Scope, seconds: i64, sure: bool, share: impl Fn(f64) -> f64) {
     let mut draw = fastrand::Rng::with_seed(7);
     for _ in 0..seconds {
@@ -492,7 +492,7 @@ fn blocks_that_are_as_frequent_at_half_the_rate_lower_nothing() {
 fn blocks_that_fall_with_the_rate_are_a_wall_and_no_base() {
     for sure in [false, true] {
         let mut scope = Scope::new();
-        // It lets 3 a second through, and refuses the rest.
+        // The site lets 3 requests per second through and refuses the rest.
         crawl(&mut scope, 900, sure, |rate| (1.0 - 3.0 / rate).max(0.0));
         assert!(scope.learned.rate < 3.6, "{:?}", scope.learned);
         assert!(scope.shares.base() < 0.1, "{:?}", scope.shares);
@@ -508,7 +508,7 @@ fn a_rise_above_the_base_lowers_the_rate() {
     assert!(scope.learned.rate < 4.0 * 0.8, "{:?}", scope.learned);
 }
 
-/// A scope for which a test has found a wall.
+/// A scope with a wall that a test has found.
 fn at_a_known_wall() -> Scope {
     let mut scope = Scope::new();
     (scope.learned.rate, scope.learned.mark, scope.learned.bad) = (3.0, 3.0, 3.1);
@@ -516,7 +516,7 @@ fn at_a_known_wall() -> Scope {
     scope
 }
 
-/// A scattered block, some time after the last one.
+/// A scattered block, some time after the previous one.
 fn block(scope: &mut Scope) {
     scope.now += 6 * SECOND;
     scope.news = News { blocked: scope.now, sure: false, ..scope.news };
@@ -552,7 +552,7 @@ fn a_try_that_fails_at_a_known_wall_puts_the_next_test_off() {
 #[test]
 fn a_wall_that_blocks_most_at_half_the_rate_gives_what_it_lets_through() {
     let mut scope = Scope::new();
-    // It begins when the burst is used up, and lets 1 a second through.
+    // The wall begins when the burst is used up, and lets 1 request per second through.
     crawl(&mut scope, 3, false, |_| 0.3);
     crawl(&mut scope, 40, false, |rate| (1.0 - 0.8 / rate).max(0.0));
     assert!(scope.learned.before_test.again > 0, "{:?}", scope.learned);

@@ -37,10 +37,9 @@ use crate::{
     runtime::clock::LogThrottle,
 };
 
-/// Pause after accept fails because descriptors or memory are exhausted. Without a pause, the loop
-/// would spin.
+/// The pause after accept fails for lack of descriptors or memory. Without a pause the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
-/// hyper's floor for its read buffer.
+/// hyper's minimum for its read buffer.
 const MIN_BUFFER: usize = 8 * 1024;
 
 /// Serves clients of `listener` on the threads of `workers` until `stop`, then finishes the
@@ -89,7 +88,7 @@ pub async fn serve(
     cut_off
 }
 
-/// Whether the client disconnected during accept; the next accept is fine.
+/// Whether the client disconnected during accept. Accept continues with the next client.
 fn is_of_one_connection(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
@@ -147,8 +146,7 @@ struct ConnectionTask {
 }
 
 impl ConnectionTask {
-    /// Serves the connection until it ends. hyper has it only while requests come; it is parked
-    /// between them.
+    /// Serves the connection until it ends. hyper holds it only while requests come. It is parked between them.
     async fn serve(&self, stream: TcpStream, stop: CancellationToken) {
         let (mut builder, mut io, connection) = {
             let live = self.cx.live();
@@ -211,7 +209,7 @@ impl ConnectionTask {
                 false
             }
         };
-        // hyper's buffers are empty: it only gets whole requests, and all have a response.
+        // hyper's buffers are empty: it only gets whole requests, and each has a response.
         let parts = connection.into_parts().filter(|_| is_parkable);
         Ok(parts.map(|parts| parts.io.into_inner()))
     }
@@ -226,8 +224,8 @@ impl Drop for ConnectionTask {
     }
 }
 
-/// A timer for hyper that never fires and allocates nothing. [`ClientIo`] limits the time for
-/// heads, but hyper reads on after a response (to wait for the next request) only with a timer.
+/// A timer for hyper that never fires and allocates nothing. [`ClientIo`] limits the time for heads, but hyper needs
+/// some timer to wait for the next request after a response.
 #[derive(Debug)]
 struct NeverTimer;
 

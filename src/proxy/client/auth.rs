@@ -1,9 +1,8 @@
 //! Who may use the proxy: Basic credentials on `Proxy-Authorization` (RFC 7617, RFC 9110 section
 //! 11.7), or a client network that needs none.
 //!
-//! Checked for every request, before anything else. The time of a refusal reveals neither whether a
-//! user exists nor how much of a password was right. `Debug` output and errors never contain
-//! credentials.
+//! Checked for every request, before anything else. The time of a refusal does not show whether a user exists or how
+//! much of a password was right. `Debug` output and errors never contain credentials.
 
 use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
 
@@ -24,20 +23,19 @@ const MAX_FIELD: usize = 2048;
 /// A password as SHA-256. All have the same length, so that comparisons take the same time.
 type PasswordHash = [u8; 32];
 
-/// Why a client may not use the proxy; the text is for a person and holds nothing that the client
-/// sent.
+/// Why a client may not use the proxy. The text is for a person and contains nothing that the client sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unauthorised {
     /// No `Proxy-Authorization` field.
     #[error("this proxy needs a user name and a password (Proxy-Authorization: Basic ...)")]
     Missing,
-    /// Not one well-formed Basic field.
+    /// Not exactly one well-formed Basic field.
     #[error("the Proxy-Authorization field is not one well-formed line of Basic credentials")]
     Malformed,
-    /// User or password are wrong.
+    /// The user or the password is wrong.
     #[error("user name or password are wrong")]
     Wrong,
-    /// Only networks are let in, and the client's address is in none of them.
+    /// Only networks are allowed, and the client's address is in none of them.
     #[error("clients from this address may not use this proxy (`auth.networks`)")]
     Network,
 }
@@ -56,7 +54,7 @@ impl fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    /// Without users and networks, everybody who can connect may use the proxy.
+    /// Without users and networks, everyone who can connect may use the proxy.
     #[must_use]
     pub fn new(auth: &settings::Auth) -> Self {
         let users = auth
@@ -106,8 +104,7 @@ impl Authenticator {
     }
 }
 
-/// The hash of a password of the rule file: written plainly, or already as `sha256:<64 hex
-/// digits>`.
+/// The hash of a password in the rule file, which is either plain or already `sha256:<64 hex digits>`.
 fn stored_hash(password: &str) -> PasswordHash {
     password
         .strip_prefix("sha256:")
@@ -127,8 +124,8 @@ fn parse_hash(hex: &str) -> Option<PasswordHash> {
     Some(hash)
 }
 
-/// User and password of `Basic <base64 of user:password>` (RFC 7617 section 2). A user name has no
-/// colon, neither part has control characters.
+/// User and password of `Basic <base64 of user:password>` (RFC 7617 section 2). A user name has no colon, and neither
+/// part has control characters.
 fn basic(field: &[u8]) -> Option<(String, String)> {
     if field.len() > MAX_FIELD {
         return None;

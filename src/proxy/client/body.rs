@@ -1,4 +1,4 @@
-//! Response bodies on their way to the client: a site's, streamed with back-pressure, and the proxy's own.
+//! Response bodies for the client: a site's, streamed with back-pressure, and the proxy's own.
 
 use std::{
     pin::Pin,
@@ -23,7 +23,7 @@ pub struct Body {
     from: From,
     /// Notifies the connection when the response is complete.
     answering: Option<Answering>,
-    /// The access log's line, which ends with the body.
+    /// The access log line, which ends with the body.
     line: Option<Box<AccessLine>>,
     /// The rule whose bytes are counted.
     counted: Option<Arc<RuleMetrics>>,
@@ -60,7 +60,7 @@ impl Body {
         self.answering = answering;
     }
 
-    /// Writes `line` once the body is over.
+    /// Writes `line` once the body has ended.
     pub(crate) fn set_access_line(&mut self, line: Option<Box<AccessLine>>) {
         self.line = line;
         self.count(0);

@@ -1,9 +1,8 @@
 //! The threads that serve clients, one per core, each with its own runtime.
 //!
-//! A client's connection stays on its thread, and so does a connection to a site that was made for
-//! that client; the [pool](crate::proxy::upstream::pool) prefers it there. So hardly any step of a request wakes
-//! another core. Compared with tasks that move between cores, a bare hyper proxy needs a quarter
-//! less CPU.
+//! A client's connection stays on its thread, and so do the connections to sites that were made for that client: the
+//! [pool](crate::proxy::upstream::pool) prefers them there. So hardly any step of a request wakes another core. A bare
+//! hyper proxy needs a quarter less CPU this way than with tasks that move between cores.
 
 use std::{cell::Cell, io};
 
@@ -15,22 +14,22 @@ use tokio::{
 use crate::runtime::background::BackgroundRuntime;
 
 thread_local! {
-    /// Which worker this thread is; 0 for any other.
+    /// The worker number of this thread; 0 for any other thread.
     static WORKER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The number of this thread's worker, less than [`Workers::count`]; 0 if it is not a worker.
+/// The worker number of this thread, less than [`Workers::count`]; 0 if it is not a worker.
 pub(crate) fn current() -> usize {
     WORKER.get()
 }
 
-/// The threads; they end with this. By default there are none, and the accepting runtime serves the
+/// The worker threads. They end when this is dropped. By default there are none, and the accepting runtime serves the
 /// clients.
 #[derive(Debug, Default)]
 pub struct Workers(Vec<BackgroundRuntime>);
 
 impl Workers {
-    /// Starts as many as the current runtime has threads.
+    /// Starts as many workers as the current runtime has threads.
     #[must_use]
     pub fn start() -> Self {
         let count = Handle::current().metrics().num_workers();
@@ -39,10 +38,10 @@ impl Workers {
         )
     }
 
-    /// Gives a listener to the worker that accepts: a connection that stays there wakes no other thread.
+    /// Moves a listener to the worker that accepts. A connection that stays on that worker wakes no other thread.
     ///
     /// # Errors
-    /// The system's, for want of memory.
+    /// The system's error, for lack of memory.
     pub fn entrance(&self, listener: TcpListener) -> io::Result<(Handle, TcpListener)> {
         let entrance = self.0.first().map_or_else(Handle::current, |first| first.handle().clone());
         let listener = listener.into_std()?;
@@ -52,8 +51,7 @@ impl Workers {
         Ok((entrance, listener))
     }
 
-    /// The runtime with the fewest tasks. There is about one task per connection, to clients and to
-    /// sites.
+    /// The runtime with the fewest tasks. Each connection, to a client or to a site, has about one task.
     pub(crate) fn least_busy(&self) -> Handle {
         let tasks = |handle: &&Handle| handle.metrics().num_alive_tasks();
         let least_busy = self.0.iter().map(BackgroundRuntime::handle).min_by_key(tasks);
@@ -61,10 +59,10 @@ impl Workers {
     }
 }
 
-/// Gives a connection, accepted in the current runtime, to `runtime`: often the same one.
+/// Moves a connection that was accepted in the current runtime to `runtime`, often the same one.
 ///
 /// # Errors
-/// The system's, for want of memory.
+/// The system's error, for lack of memory.
 pub(crate) fn move_to(stream: TcpStream, runtime: &Handle) -> io::Result<TcpStream> {
     if runtime.id() == Handle::current().id() {
         return Ok(stream);

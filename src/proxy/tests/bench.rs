@@ -1,4 +1,4 @@
-//! A proxy on a free port, sites that record what reaches them, and a client that speaks in bytes.
+//! A proxy on a free port, sites that record their requests, and a client that sends raw bytes.
 
 use std::{
     net::SocketAddr,
@@ -32,7 +32,7 @@ use crate::{
     store::{Backend, Memory},
 };
 
-/// Longest that anything in these tests may take.
+/// The longest duration of any step in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn settings() -> Settings {
@@ -139,7 +139,7 @@ impl Bench {
         client.answer().await
     }
 
-    /// The value of a line of the metrics; 0 where it is not there yet.
+    /// The value of a line of the metrics; 0 if it is missing.
     pub(crate) fn metric(&self, line: &str) -> f64 {
         self.cx.gate.refresh_metrics();
         let text = self.metrics.render();
@@ -179,7 +179,7 @@ impl Client {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// Bytes up to and with `mark`.
+    /// Bytes up to and including `mark`.
     pub(crate) async fn read_to(&mut self, mark: &str) -> String {
         loop {
             let text = String::from_utf8_lossy(&self.read).into_owned();
@@ -207,7 +207,7 @@ impl Client {
         }
     }
 
-    /// One answer with a body that has a length (or none at all).
+    /// One response whose body has a length, or no body.
     pub(crate) async fn answer(&mut self) -> RawResponse {
         let head = self.read_to("\r\n\r\n").await;
         let mut answer = RawResponse { head, body: Vec::new() };
@@ -227,7 +227,7 @@ impl Client {
     }
 }
 
-/// What came back.
+/// A response as received.
 #[derive(Debug)]
 pub(crate) struct RawResponse {
     pub(crate) head: String,
@@ -251,7 +251,7 @@ impl RawResponse {
     }
 }
 
-/// A site that records the head (and body) of each request and answers from a script.
+/// A site that records the head (and body) of each request and responds as its script says.
 pub(crate) struct Site {
     pub(crate) addr: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -259,7 +259,7 @@ pub(crate) struct Site {
     task: JoinHandle<()>,
 }
 
-/// What a site does with one request: the bytes to send, and whether to close then.
+/// A site's reaction to one request: the bytes to send, and whether to close afterwards.
 pub(crate) type Script = dyn Fn(usize, &str) -> (String, bool) + Send + Sync;
 
 impl Site {
@@ -288,7 +288,7 @@ impl Site {
         Self { addr, requests, connections, task }
     }
 
-    /// Its address, for a test that need not look at it again; it runs on until the test ends.
+    /// Its address, for a test that no longer needs the site. The site runs until the test ends.
     pub(crate) fn addr_for_good(self) -> SocketAddr {
         let addr = self.addr;
         std::mem::forget(self);
@@ -299,7 +299,7 @@ impl Site {
         format!("http://{}{path}", self.addr)
     }
 
-    /// The text of request `number`, once it is there.
+    /// The text of request `number`, once it has arrived.
     pub(crate) async fn request(&self, number: usize) -> String {
         until("a request reaches the site", || self.requests.lock().len() > number).await;
         self.requests.lock()[number].clone()
@@ -331,7 +331,7 @@ async fn converse(mut stream: TcpStream, script: Arc<Script>, log: Arc<Mutex<Vec
     }
 }
 
-/// Head and body as they came; `None` at the end of the connection.
+/// Head and body as received; `None` at the end of the connection.
 async fn next_request(stream: &mut TcpStream, read: &mut Vec<u8>) -> Option<String> {
     loop {
         let text = String::from_utf8_lossy(read).into_owned();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::bench::{Bench, Site, rule, settings, until};
 
-/// A site that returns what it gets, in capitals, until the end.
+/// A site that returns its input in capitals until the end.
 async fn echo() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Inspecting responses without delaying them.
+//! Inspection of responses without delaying them.
 
 use std::time::Duration;
 

@@ -13,8 +13,8 @@ use crate::rules::settings::{EgressPattern, Settings};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 2\r\n\r\nhi";
 
-/// A page over a connection to a site, then a reload with the settings of `change`: the next request is
-/// refused with this status and word, and does not reach the site.
+/// Gets a page over a connection to a site, then reloads with the settings of `change`. The next request is refused
+/// with this status and word, and does not reach the site.
 async fn a_reload_refuses(change: fn(&mut Settings), status: u16, word: &str) {
     let root = Root::new();
     for alpn in [&["h2", "http/1.1"][..], &["http/1.1"]] {
@@ -45,7 +45,7 @@ async fn a_root_that_a_reload_removes_is_no_longer_trusted() {
 
 #[tokio::test]
 async fn a_connection_in_use_during_a_reload_is_not_kept() {
-    // It sends only its head until somebody reads on.
+    // The site sends only its head until the client reads on.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let bench = Bench::start().await;
@@ -91,7 +91,7 @@ async fn a_connection_with_a_login_is_not_shared_with_other_clients() {
         let bench = Bench::start().await;
         let connections = || site.connections.load(Ordering::SeqCst);
         let (mut alice, mut bob) = (bench.connect().await, bench.connect().await);
-        // A connection that others have used already, and that is in the pool.
+        // A pooled connection that others have already used.
         bob.send(&get(&site, "")).await;
         assert_eq!((bob.answer().await.status(), connections()), (200, 1));
         alice.send(&get(&site, &format!("authorization: {scheme}\r\n"))).await;

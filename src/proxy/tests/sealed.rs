@@ -13,7 +13,7 @@ use crate::rules::{Action, Matcher, Rule, TunnelCount};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 2\r\n\r\nhi";
 
-/// Intercepts, and lets nothing through that it cannot look into.
+/// Intercepts, and refuses everything that it cannot inspect.
 fn strictly(rule: &mut Rule) {
     intercept(rule);
     rule.tunnel = TunnelCount::Refuse;
@@ -23,7 +23,7 @@ fn strictly(rule: &mut Rule) {
 async fn an_empty_line_before_a_request_inside_hides_nothing() {
     let site = Site::answering(OK).await;
     let root = Root::new();
-    // Even where raw tunnels are allowed.
+    // This also applies if raw tunnels are allowed.
     for change in [intercept, strictly] {
         let bench = proxy(&root, change).await;
         let before = site.count();
@@ -70,7 +70,7 @@ async fn bytes_that_some_servers_accept_as_tls_are_not_a_raw_tunnel() {
         b"\x16\x02\x01\x00\x05\x01\x00\x00\x01\x00",
         b"\x15\x03\x01\x00\x02\x01\x00",
     ];
-    // Even where raw tunnels are allowed.
+    // This also applies if raw tunnels are allowed.
     for change in [intercept, strictly] {
         let bench = proxy(&root, change).await;
         for hello in hellos {
@@ -223,7 +223,7 @@ async fn http2_has_the_bounds_of_http1() {
     assert_eq!(site.requests.lock().len(), 1);
 }
 
-/// An HTTP/2 site that sends too many interim responses, and then nothing.
+/// An HTTP/2 site that sends too many interim responses and no final one.
 async fn endless_interim(root: &Root) -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();

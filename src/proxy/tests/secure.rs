@@ -41,7 +41,7 @@ pub(super) enum Flaw {
     UnknownRoot,
 }
 
-/// The root that sites' certificates come from, as a file for `upstream_ca`.
+/// The root of the sites' certificates, as a file for `upstream_ca`.
 pub(super) struct Root {
     issuer: CertifiedIssuer<'static, KeyPair>,
     pub(super) dir: tempfile::TempDir,
@@ -122,7 +122,7 @@ pub(super) struct SecureSite {
     task: JoinHandle<()>,
 }
 
-/// A request as the site saw it.
+/// A request as received by the site.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub(super) version: Version,

@@ -141,7 +141,7 @@ async fn a_connection_with_an_open_one_is_not_idle() {
     }
     assert_eq!(ask(&mut sender, &site.url("/after")).await.unwrap().status(), 200);
     let mut rest = Vec::new();
-    // Broken off or ended in order: it is over, as nothing moves any more.
+    // A broken connection is as good as an orderly end: no bytes move any more.
     drop(stream.read_to_end(&mut rest).await);
     until("the quiet one has ended", || bench.cx.tunnels.len() <= 1).await;
 }

@@ -1,4 +1,4 @@
-//! Bytes both ways between a client and a site, each direction with its own end.
+//! Copies bytes both ways between a client and a site. Each direction ends separately.
 
 use std::{
     future::poll_fn,
@@ -22,20 +22,20 @@ use crate::{
     runtime::clock,
 };
 
-/// Bytes copied at a time. Compared with tokio's 8 KB, a megabyte takes 0.6 of the CPU time. A
-/// segment takes somewhat less than 64 KB (65,483 bytes on loopback); a write of just over one is
-/// followed by a segment of a few bytes, and costs twice as much.
+/// Bytes copied at a time. A megabyte takes 0.6 of the CPU time that it takes with tokio's 8 KB. A segment has slightly
+/// less than 64 KB (65,483 bytes on loopback). A slightly longer write adds a segment of a few bytes and costs twice as
+/// much.
 const CHUNK: usize = 56 * 1024;
 
-/// How long a client may stay silent after its site has ended one direction. Most sites have then
-/// ended both, and only a write would show it.
+/// How long a client may stay silent after its site has ended one direction. Most sites have then ended both, which
+/// only a write would show.
 const AFTER_SITE: Duration = Duration::from_secs(2);
 
-/// Copies until both directions have ended, or nothing moved for `idle`. `flights` decides before
-/// bytes go from the client to the site.
+/// Copies until both directions have ended, or nothing moved for `idle`. `flights` decides before bytes go from the
+/// client to the site.
 ///
 /// # Errors
-/// An end broke or was idle for too long, or the gate refused a flight.
+/// An end failed or was idle for too long, or the gate refused a flight.
 pub(crate) async fn both(
     client: Side,
     site: Side,
@@ -129,7 +129,7 @@ async fn run<CR: Source, CW: Sink, SR: Source, SW: Sink>(
     }
 }
 
-/// A source of bytes: appends to a buffer, 0 bytes at the end.
+/// A source of bytes. It appends to a buffer; 0 bytes mean the end.
 trait Source: Send {
     fn next(&mut self, buffer: &mut Vec<u8>) -> impl Future<Output = io::Result<usize>> + Send;
 }
@@ -191,7 +191,7 @@ impl<'t> Progress<'t> {
         self.last_ms.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Sends the part of `bytes` to a site that can already be classified; the rest stays.
+    /// Sends the part of `bytes` that can already be classified. The rest is kept.
     async fn send<W: Sink>(
         &self,
         to: &mut W,
@@ -213,8 +213,8 @@ impl<'t> Progress<'t> {
         Ok(())
     }
 
-    /// There is no wait between the check of the cooldown and each write. So a trip also holds the
-    /// rest of a flight that the site reads slowly.
+    /// There is no wait between the check of the cooldown and each write. So a trip also holds the rest of a flight
+    /// that the site reads slowly.
     async fn send_piece<W: Sink>(
         &self,
         to: &mut W,
@@ -247,7 +247,7 @@ impl<'t> Progress<'t> {
         Ok(())
     }
 
-    /// Asks the gate. A tunnel that is held is not idle.
+    /// Waits for the gate. A held tunnel is not idle.
     async fn hold(&self, flights: Option<&Flights>, piece: Piece) -> io::Result<()> {
         let Some(flights) = flights else { return Ok(()) };
         self.held.store(true, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use crate::{
     target::Host,
 };
 
-/// Longest hello that is waited for; rustls takes none that is longer either.
+/// Longest hello that is accepted; rustls has the same limit.
 const MAX_HELLO: usize = 64 * 1024;
 
 /// The kind of a client's first bytes.
@@ -29,7 +29,7 @@ pub(super) fn read(bytes: &[u8]) -> Hello {
         [] => return Hello::Partial,
         [first] if is_record_type(*first) => return Hello::Partial,
         [first, major, ..] if is_record_type(*first) && is_record_version(*major) => {}
-        // A hello in the form of SSL 2 has no place for a name.
+        // A hello in the SSL 2 format has no field for a name.
         _ => return Hello::Nameless,
     }
     let (mut acceptor, mut rest) = (Acceptor::default(), bytes);
@@ -109,7 +109,7 @@ mod tests {
             odd[1] = major;
             assert_eq!(read(&odd), Hello::Unreadable, "version {major}.1");
         }
-        // A warning that some servers pass over (`user_canceled`).
+        // A warning that some servers ignore (`user_canceled`).
         let warned = [&b"\x15\x03\x01\x00\x02\x01\x5a"[..], &plain].concat();
         assert_ne!(read(&warned), Hello::Nameless);
     }

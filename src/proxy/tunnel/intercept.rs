@@ -1,9 +1,9 @@
-//! CONNECT under a rule with `intercept: true`: the proxy terminates the client's TLS, and every
-//! request inside is handled like any other, with a token, a verdict and the cooldown.
+//! CONNECT under a rule with `intercept: true`. The proxy terminates the client's TLS, and handles each request inside
+//! like any other, with a token, a verdict and the cooldown.
 //!
-//! The CONNECT itself is answered at once and takes no token: a refusal goes to the request inside,
-//! where clients can read it. Plain HTTP is served too. Any other protocol, such as SSH, would be a
-//! tunnel without inspection, so it is refused unless the rule sets `tunnel`.
+//! The CONNECT itself is answered at once and takes no token. A refusal goes to the request inside, where clients can
+//! read it. Plain HTTP is served too. Any other protocol, such as SSH, would be a tunnel without inspection, so it is
+//! refused unless the rule sets `tunnel`.
 
 mod serve;
 
@@ -51,19 +51,18 @@ pub(crate) struct InterceptedConnect {
     scheme: Scheme,
     /// The client of the CONNECT.
     client: Client,
-    /// Its login, which may become invalid with a reload.
+    /// Its login, which a reload may revoke.
     tunnel_login: Arc<TunnelLogin>,
     /// The tunnel slot of the CONNECT; an upgrade inside uses it too.
     pub(crate) slot: Arc<TunnelSlot>,
 }
 
 impl InterceptedConnect {
-    /// The target and client of an inner request. It must stay on the site of the CONNECT, because
-    /// it would otherwise be judged by one site's rule and sent to another.
+    /// The target and client of an inner request. The request must stay on the site of the CONNECT. Otherwise one
+    /// site's rule would judge it, and another site would receive it.
     ///
     /// # Errors
-    /// The refusal: 421 (RFC 9110 section 15.5.20), 405 for a CONNECT, 403 once its user is
-    /// removed.
+    /// The refusal: 421 (RFC 9110 section 15.5.20), 405 for a CONNECT, or 403 once its user has been removed.
     pub(crate) fn admit<B>(
         &self,
         live: &LiveConfig,
@@ -139,7 +138,7 @@ struct Session {
     tunnel_login: Arc<TunnelLogin>,
     ca: Arc<Ca>,
     slot: Arc<TunnelSlot>,
-    /// The access log's, written at the end.
+    /// The access log line, written at the end.
     line: Option<Box<AccessLine>>,
 }
 
@@ -200,7 +199,7 @@ impl Session {
         InterceptedConnect { connect, scheme, client, tunnel_login, slot }
     }
 
-    /// The TLS handshake with the client, for the host that it names, otherwise for the CONNECT's.
+    /// The TLS handshake with the client, for the host in its hello, or else for the CONNECT's host.
     async fn terminate_tls(
         &self,
         stream: Peeked<TcpStream>,
@@ -239,8 +238,7 @@ async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> 
     timeout(HANDSHAKE_TIMEOUT, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Whether a client broke off because of our certificate: each TLS library has its own alert for
-/// that.
+/// Whether a client broke off because of our certificate. Each TLS library has its own alert for this.
 fn is_distrust(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(

@@ -39,7 +39,7 @@ impl TunnelLogin {
         self.generation.load(Ordering::Relaxed) == live.generation
     }
 
-    /// Judges the login by the settings in `live`, unless that was done before.
+    /// Judges the login by the settings in `live`, unless that has been done.
     ///
     /// # Errors
     /// A 403, because a client inside a CONNECT cannot be asked for a login.

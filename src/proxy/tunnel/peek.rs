@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::proxy::stream::Peeked;
 
-/// Bytes that suffice; the longest registered method has 17 letters.
+/// This many bytes suffice: the longest registered method has 17 letters.
 const ENOUGH: usize = 24;
 
 /// Bytes of empty lines before a request line that are skipped (RFC 9112 section 2.2).
@@ -16,7 +16,7 @@ const MAX_EMPTY: usize = 16;
 /// A protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// TLS, or bytes that TLS servers take for it.
+    /// TLS, or bytes that TLS servers accept as TLS.
     Tls,
     /// A request line, perhaps after empty lines.
     Http,
@@ -47,7 +47,7 @@ pub(crate) async fn peek<S: AsyncRead + Unpin>(
     Ok(Some((protocol, Peeked::new(stream, bytes.freeze()))))
 }
 
-/// The protocol that the bytes begin; `None` if more are needed.
+/// The protocol that begins with these bytes; `None` if more are needed.
 fn recognise(bytes: &[u8]) -> Option<Protocol> {
     if begins_tls(bytes)? {
         return Some(Protocol::Tls);
@@ -69,15 +69,15 @@ fn recognise(bytes: &[u8]) -> Option<Protocol> {
     }
 }
 
-/// Whether `bytes` begin TLS, as generously as any server parses it; `None` if more are needed. TLS
-/// that only some servers accept must not pass as another protocol, so rustls refuses it.
+/// Whether `bytes` begin TLS by the most generous parser; `None` if more are needed. TLS that only some servers accept
+/// must not pass as another protocol. rustls refuses it.
 fn begins_tls(bytes: &[u8]) -> Option<bool> {
     match bytes {
         [] => None,
         [first, rest @ ..] if is_record_type(*first) => {
             rest.first().map(|major| is_record_version(*major))
         }
-        // A hello in the form of SSL 2 (RFC 5246 appendix E.2): its length, its type, the version.
+        // A hello in the SSL 2 format (RFC 5246 appendix E.2): its length, its type, the version.
         [0x80..=0xff, _, 1, 3, ..] => Some(true),
         [0x80..=0xff] | [0x80..=0xff, _] | [0x80..=0xff, _, 1] => None,
         _ => Some(false),
@@ -90,8 +90,8 @@ pub(crate) const fn is_record_type(byte: u8) -> bool {
     matches!(byte, 0x14..=0x17)
 }
 
-/// Whether servers take this for a record's major version. RFC 8446 section 5.1 has them ignore it;
-/// Go takes any below 16.
+/// Whether servers accept this as a record's major version. RFC 8446 section 5.1 requires them to ignore it; Go accepts
+/// any below 16.
 pub(crate) const fn is_record_version(major: u8) -> bool {
     major < 16
 }
@@ -137,7 +137,7 @@ mod tests {
             (b"\r\n", Protocol::Other),
             (b"\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n", Protocol::Other),
             (b"\r\n\x16\x03\x01", Protocol::Other),
-            // A hello in the form of SSL 2, a record of version 2.1, and a warning before the hello.
+            // A hello in the SSL 2 format, a record of version 2.1, and a warning before the hello.
             (b"\x80\x2e\x01\x03\x01", Protocol::Tls),
             (b"\x16\x02\x01\x02\x00", Protocol::Tls),
             (b"\x15\x03\x01\x00\x02\x01\x5a", Protocol::Tls),

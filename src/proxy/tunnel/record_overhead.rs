@@ -1,22 +1,22 @@
-//! The overhead of a TLS record beside its content. It depends on the version and the cipher, which
-//! the site's hello contains unencrypted (RFC 8446 section 4.1.3).
+//! The bytes that a TLS record has besides its content. They depend on the version and the cipher, which the site's
+//! hello contains unencrypted (RFC 8446 section 4.1.3).
 
-/// The bytes that a cipher adds to the content of a record.
+/// The overhead of a record, by cipher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordOverhead {
     /// TLS 1.3 adds a type and a tag. The client's Finished looks like a data record of this length.
     V13 { finished: usize },
     /// An AEAD cipher of TLS 1.2 adds a tag, and a nonce with AES.
     V12 { added: usize },
-    /// A cipher that pads, or not a hello.
+    /// A cipher with padding, or no hello.
     Unknown,
 }
 
 /// A type and a tag (RFC 8446 section 5.2).
 const ADDED_V13: usize = 1 + 16;
-/// Sizes of HTTP/2 control frames (RFC 9113 section 6): the acknowledgement of SETTINGS,
-/// WINDOW_UPDATE and RST_STREAM, PRIORITY, PING; two WINDOW_UPDATE, for a stream and its
-/// connection. A request of that size is rare: all its fields must already be known.
+/// Sizes of HTTP/2 control frames (RFC 9113 section 6): the acknowledgement of SETTINGS, WINDOW_UPDATE and RST_STREAM,
+/// PRIORITY, PING; two WINDOW_UPDATE, for a stream and its connection. A request of this size is rare, because all its
+/// fields must already be known.
 const CONTROL: [usize; 5] = [9, 13, 14, 17, 26];
 /// An alert in TLS 1.3, whose type is encrypted.
 const ALERT: usize = 2;
@@ -25,16 +25,15 @@ const ALERT: usize = 2;
 const PREFACE: usize = 24 + 9;
 const SETTING: usize = 6;
 const WINDOW_UPDATE: usize = 13;
-/// As many settings as there are.
+/// The number of defined settings.
 const MAX_SETTINGS: usize = 8;
 
 impl RecordOverhead {
-    /// Reads it from the first bytes that a site sends.
+    /// Reads the overhead from the first bytes that a site sends.
     pub(super) fn of_hello(bytes: &[u8]) -> Self {
         let Some((cipher, is_v13)) = server_hello(bytes) else { return Self::Unknown };
         if is_v13 {
-            // A head of 4 bytes and a hash, by SHA-384 with this cipher only (RFC 8446 appendix
-            // B.4).
+            // A head of 4 bytes and a hash: SHA-384 only with this cipher (RFC 8446 appendix B.4).
             let hash = if cipher == 0x1302 { 48 } else { 32 };
             return Self::V13 { finished: 4 + hash + ADDED_V13 };
         }
@@ -60,7 +59,7 @@ impl RecordOverhead {
         matches!(self, Self::V13 { finished } if finished == length)
     }
 
-    /// Whether a record of data is as long as a control frame; no request of HTTP/1.1 is so short.
+    /// Whether a record of data is as long as a control frame. No HTTP/1.1 request is so short.
     pub(super) fn is_control(self, length: usize) -> bool {
         let hidden_alert = matches!(self, Self::V13 { .. }).then_some(ALERT);
         self.content(length).is_some_and(|content| {

@@ -1,20 +1,20 @@
-//! What a tunnel's bytes show without a key: the headers of TLS records (RFC 8446 section 5.1)
-//! separate handshake, alerts and application data, and contain their lengths.
+//! Parses a tunnel's bytes without a key. The headers of TLS records (RFC 8446 section 5.1) distinguish handshake,
+//! alerts and application data, and contain their lengths.
 //!
-//! A client with another protocol is recognised by its first bytes; then all bytes count.
+//! A client's first bytes show whether it uses another protocol. If so, all its bytes count.
 
 use super::record_overhead::RecordOverhead;
 
 const HEADER: usize = 5;
 const HANDSHAKE: u8 = 22;
 const DATA: u8 = 23;
-/// Types from ChangeCipherSpec to heartbeat.
+/// Record types from ChangeCipherSpec to heartbeat.
 const TYPES: std::ops::RangeInclusive<u8> = 20..=24;
-/// Longest record: 2^14 bytes, and what TLS 1.2 lets a cipher add (RFC 5246 section 6.2.3).
+/// Longest record: 2^14 bytes, plus the expansion that TLS 1.2 allows a cipher (RFC 5246 section 6.2.3).
 const MAX_RECORD: usize = (1 << 14) + 2048;
-/// Longer records of HTTP/2 are taken for a part of a body: lists of fields are shorter.
+/// Longer HTTP/2 records count as parts of a body, because lists of fields are shorter.
 const MAX_REQUEST: usize = 8 * 1024;
-/// A client's offer of HTTP/2 in its hello (RFC 7301: a length, then the name).
+/// The client's offer of HTTP/2 in its hello (RFC 7301: a length, then the name).
 const OFFERS_H2: &[u8] = b"\x02h2";
 
 /// How the client's next bytes count.
@@ -27,7 +27,7 @@ pub(crate) enum Piece {
     /// A record of HTTP/2 that may be a separate request, because requests do not wait for
     /// responses.
     Request,
-    /// They may be a request, or a part of one.
+    /// They may be a request or a part of one.
     Counted,
 }
 
@@ -35,9 +35,9 @@ pub(crate) enum Piece {
 enum Stream {
     #[default]
     Start,
-    /// Between records, or this far from the end of one.
+    /// Between records, or this many bytes before the end of one.
     Tls { left: usize, piece: Option<Piece> },
-    /// Not TLS, or not any more.
+    /// Not TLS, or no longer TLS.
     Plain,
 }
 
@@ -68,7 +68,7 @@ impl Records {
         all.map(|piece| (piece, passed))
     }
 
-    /// The next bytes of one kind; `None` if more are needed or they are not `wanted`.
+    /// The next bytes of one kind; `None` if more are needed, or if they are not of the `wanted` kind.
     fn next(&mut self, bytes: &[u8], wanted: Option<Piece>) -> Option<(Piece, usize)> {
         if let Stream::Tls { left: 0, .. } | Stream::Start = self.stream {
             match header(bytes, matches!(self.stream, Stream::Start)) {
@@ -128,7 +128,7 @@ impl Records {
         }
     }
 
-    /// Reads the site's first bytes: its hello contains version and cipher.
+    /// Reads the site's first bytes. Its hello contains version and cipher.
     pub(super) fn site_says(&mut self, bytes: &[u8]) {
         if self.overhead.is_none() && matches!(self.stream, Stream::Tls { .. }) {
             self.overhead = Some(RecordOverhead::of_hello(bytes));
@@ -148,7 +148,7 @@ enum Header {
     None,
 }
 
-/// The header of a record; the first one of a client is of a handshake.
+/// The header of a record. A client's first record is a handshake.
 fn header(bytes: &[u8], first: bool) -> Header {
     let is_type = |content: u8| if first { content == HANDSHAKE } else { TYPES.contains(&content) };
     match *bytes {

@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Upgrading {
     client: OnUpgrade,
-    /// Its tunnel slot; `None` if it does not request an upgrade.
+    /// Its tunnel slot; `None` if it requests no upgrade.
     slot: Option<Arc<TunnelSlot>>,
 }
 
@@ -52,8 +52,7 @@ pub(crate) fn admit(
     Ok(Upgrading { client, slot })
 }
 
-/// Connects client and site after the site's 101, which is sent to the client with the site's
-/// fields.
+/// Connects client and site after the site's 101, which the client gets with the site's fields.
 pub(crate) fn join(
     cx: &Arc<Context>,
     live: &LiveConfig,
@@ -77,7 +76,7 @@ pub(crate) fn join(
     cx.tunnels.spawn(async move {
         let (_counted, _active, _slot, _line) = (counted, active, slot, line);
         let copied = async {
-            // The client's connection is available only after our 101 was sent.
+            // The client's connection is available only after it got the 101.
             let (site, client) = tokio::try_join!(site, client).map_err(std::io::Error::other)?;
             let (client, site) = (Side::of_client(client), Side::of_site(site));
             copy::both(client, site, None, &tally, idle).await

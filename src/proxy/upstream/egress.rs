@@ -1,9 +1,9 @@
 //! The egress guard: where the proxy may connect to.
 //!
-//! It judges the address that is then dialled, without a second lookup. So no special spelling and
-//! no changing DNS answer (rebinding) can bypass it. Addresses that are not public are denied
-//! unless `egress.allow` names them; `egress.deny` overrides `egress.allow`. The proxy's own
-//! listeners and its store can never be reached through it.
+//! The guard judges the address that is then dialled, without a second lookup. So neither a special spelling nor a
+//! changing DNS answer (rebinding) can bypass it. Addresses that are not public are denied unless `egress.allow` names
+//! them. `egress.deny` overrides `egress.allow`. The proxy's own listeners and its store can never be reached through
+//! it.
 
 mod dial;
 mod network;
@@ -30,7 +30,7 @@ use crate::{
     target::Host,
 };
 
-/// Why the guard denies a target; the text is for a person.
+/// Why the guard denies a target. The text is for a person.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// The proxy itself, its admin port or its store.
@@ -42,16 +42,16 @@ pub enum Denied {
     /// A name that an entry of `egress.deny` covers.
     #[error("{0} is denied by `egress.deny`")]
     ListedName(Host),
-    /// A name that no public site has, and no entry of `egress.allow`.
+    /// A name that no public site has, without an entry of `egress.allow`.
     #[error("{0} is {1}; add it to `egress.allow` if it may be reached")]
     NotPublicName(Host, &'static str),
-    /// Not a public address, and no entry of `egress.allow`.
+    /// Not a public address, without an entry of `egress.allow`.
     #[error("{0} is {1}; add it to `egress.allow` if it may be reached")]
     NotPublic(SocketAddr, &'static str),
     /// A CONNECT to a port that is not allowed.
     #[error("CONNECT to port {0} is not allowed (`egress.connect_ports`; 25 never is)")]
     Port(u16),
-    /// A port of another protocol, for any kind of request.
+    /// A port of another protocol. Denied for any kind of request.
     #[error("port {0} is another protocol's, as browsers see it, and {1}")]
     OtherProtocol(u16, &'static str),
 }
@@ -89,7 +89,7 @@ pub enum DialError {
     /// No connection in time.
     #[error("no connection to {0} on port {1} within {seconds} s", seconds = .2.as_secs_f32())]
     Timeout(Host, u16, Duration),
-    /// The process has no descriptor left, or the system no memory: the site is not the cause.
+    /// The process has no descriptor left, or the system has no memory. The site is not the cause.
     #[error("this proxy cannot open another connection: {0}")]
     Short(String),
     /// Anything else (no route, no free port, ...).
@@ -151,8 +151,8 @@ impl Guard {
         }
     }
 
-    /// Whether anything may go to `port`: a request that reads like another protocol's could be sent
-    /// to its server. An entry of `connect_ports`, or one of `allow` that names the port, opens it.
+    /// Whether requests may go to `port`. On a port of another protocol, the server could execute parts of a request.
+    /// An entry of `connect_ports`, or one of `allow` that names the port, permits it. Port 25 is always denied.
     ///
     /// # Errors
     /// [`Denied::OtherProtocol`].
@@ -171,7 +171,7 @@ impl Guard {
         Err(Denied::OtherProtocol(port, "an entry of `egress.allow` must name it (`host:port`)"))
     }
 
-    /// Whether the proxy may connect to `addr`, an address of `host`. Pure: no look-up.
+    /// Whether the proxy may connect to `addr`, an address of `host`. Pure: looks nothing up.
     ///
     /// # Errors
     /// The reason, as a [`Denied`].
@@ -196,9 +196,8 @@ impl Guard {
         }
     }
 
-    /// Connects to `host`: resolves it, judges every address, and dials the allowed ones (the first
-    /// to connect wins, RFC 8305). All of it takes `connect_timeout` at most. `client` is the
-    /// requesting client.
+    /// Connects to `host`: resolves it, judges every address, and dials the allowed ones (the first to connect wins,
+    /// RFC 8305). Everything together takes at most `connect_timeout`. `client` is the requesting client.
     ///
     /// # Errors
     /// [`DialError`] names the step that failed.
@@ -229,8 +228,8 @@ impl Guard {
         self.dialled(dialled, host, port, connect_timeout)
     }
 
-    /// The addresses of `host` that may be dialled, at least one and the lowest first, so that members
-    /// agree on the first one however a name server orders them. For [`Self::connect_to`], later.
+    /// The addresses of `host` that may be dialled, at least one. The lowest comes first, so that all members agree on
+    /// it whatever order a name server uses. For a later [`Self::connect_to`].
     ///
     /// # Errors
     /// Like [`Guard::connect`].
@@ -249,8 +248,8 @@ impl Guard {
         Ok(ips.into())
     }
 
-    /// Connects to `host` at the first of these addresses, without a look-up; to another one only if
-    /// the first does not accept. They are judged again, because a reload may have come since.
+    /// Connects to `host` at the first of these addresses, without a look-up. It uses another address only if the first
+    /// does not accept. All are judged again, because a reload may have come since.
     ///
     /// # Errors
     /// Like [`Guard::connect`].
@@ -323,8 +322,8 @@ impl Guard {
         }
     }
 
-    /// Whether a site whose name an upstream proxy resolves may be requested. An address is judged
-    /// like a dialled one, a name by itself.
+    /// Whether requests may go to a site whose name an upstream proxy resolves. An address is judged like a dialled
+    /// one, a name by itself.
     ///
     /// # Errors
     /// The reason, as a [`Denied`].
@@ -349,8 +348,8 @@ impl Guard {
         Err(Denied::NotPublicName(host.clone(), kind))
     }
 
-    /// A listener on all addresses of this machine also listens on public ones that the proxy does
-    /// not know. A connection with the same address at both ends came back to this machine.
+    /// A listener on all addresses of this machine also listens on public addresses that the proxy does not know. A
+    /// connection with the same address at both ends came back to this machine.
     fn refuse_own_machine(&self, stream: &TcpStream, port: u16) -> Result<(), DialError> {
         if !self.own.is_everywhere_at(port) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! One exchange with the site: a connection, the last check of the gate, the request, and the head of the response.
+//! One exchange with the site: the connection, the last check of the gate, the request, and the head of the response.
 
 mod answer;
 mod failure;
@@ -38,13 +38,13 @@ use crate::{
 /// A request for the site.
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    /// Everything but the body. Kept if the request may be sent again.
+    /// The request without its body. Kept if the request may be sent again.
     head: Request<()>,
     upload: Upload,
     pub(crate) progress: Option<Progress>,
     repeatable: bool,
     upgrades: bool,
-    /// It authenticates its client for a whole connection (NTLM, Negotiate).
+    /// Whether it authenticates its client for a whole connection (NTLM, Negotiate).
     logs_in: bool,
     /// The key of a WebSocket handshake, if the client has none.
     accept: Option<Accept>,
@@ -53,12 +53,11 @@ pub(crate) struct Outbound {
     interim: Interim,
     /// Whether the client waits for `100 Continue` before it sends the body.
     expects_continue: bool,
-    /// Ends the wait for the response. It belongs to the client's connection, which lends it to
-    /// each request.
+    /// Ends the wait for the response. The timer belongs to the client's connection, which lends it to each request.
     response_timer: IdleTimer,
 }
 
-/// The head of a response, and the connection that it came on.
+/// The head of a response, and the connection on which it came.
 #[derive(Debug)]
 pub(crate) struct UpstreamResponse {
     pub(crate) response: Response<Incoming>,
@@ -102,7 +101,7 @@ impl Outbound {
         }
         let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let is_named = named.is_some_and(|host| {
-            // Nearly always the same text.
+            // Both are nearly always the same text.
             head.uri.authority().is_some_and(|authority| authority.as_str() == host)
                 || target.is_named_by(host)
         });
@@ -115,8 +114,7 @@ impl Outbound {
         head.headers.append(header::VIA, cx.via.of(version));
         let repeatable = body.is_end_stream();
         if !repeatable && body.size_hint().exact().is_none() {
-            // hyper's client drops a body of unknown length from a GET unless its framing is
-            // written out.
+            // hyper's client drops a body of unknown length from a GET unless its framing is written out.
             let chunked = HeaderValue::from_static("chunked");
             head.headers.insert(header::TRANSFER_ENCODING, chunked);
         }
@@ -182,11 +180,10 @@ impl Outbound {
         self.upgrades
     }
 
-    /// The request, to be sent now. With `keep` a copy of the head stays here.
+    /// The request to send now. With `keep`, a copy of the head stays here.
     fn request(&mut self, keep: bool) -> Request<Upload> {
         let upload = std::mem::replace(&mut self.upload, Upload::Empty);
-        // Sends the first map, because it has space for the response's fields, for which hyper
-        // reuses it.
+        // Sends the original map, because hyper reuses its capacity for the response's fields.
         let kept = if keep { self.head.clone() } else { Request::default() };
         std::mem::replace(&mut self.head, kept).map(|()| upload)
     }
@@ -210,14 +207,13 @@ fn origin_form(target: &Target, uri: &Uri) -> Result<Uri, Refused> {
 
 /// Sends `outbound` and waits for the head of the response.
 ///
-/// A site may close a kept-alive connection at the moment when it is used. Then the request is sent once more on a new
-/// connection, without a second token, if that does no harm: nothing was sent, or the request is idempotent and has no
-/// body.
+/// A site may close a kept-alive connection at the moment of its use. Then the request is sent once more on a new
+/// connection, without a second token, if that is safe: nothing was sent, or the request is idempotent and has no body.
 ///
 /// `again`: the caller may send the same request later.
 ///
 /// # Errors
-/// The refusal for the client. The failure has been reported to the fleet.
+/// The refusal for the client. The failure has already been reported to the fleet.
 pub(crate) async fn send(
     cx: &Arc<Context>,
     live: &LiveConfig,
@@ -301,12 +297,12 @@ struct Wanted {
     fresh: bool,
     /// Not HTTP/2.
     http1_only: bool,
-    /// One for this client only, because the site assigns everything on it to this client.
+    /// A connection for this client only, because the site assigns all requests on it to this client.
     own: bool,
 }
 
-/// A connection and the permit to use it now. The last check of the cooldown comes between
-/// connecting and sending.
+/// A connection, and the permit to use it now. The cooldown is checked for the last time between connecting and
+/// sending.
 async fn connect(
     cx: &Arc<Context>,
     live: &LiveConfig,
@@ -326,7 +322,7 @@ async fn connect(
     loop {
         let pinned = || match &key.via {
             None => client_conn.pinned.take(&key, &matched.client, live.generation),
-            // The client has logged in at the site itself.
+            // The client has logged in to the site itself.
             Some(via) => {
                 let key = ConnKey { via: Some(Route::to_the_site(&via.proxy)), ..key.clone() };
                 client_conn.pinned.take(&key, &matched.client, live.generation)
@@ -337,7 +333,7 @@ async fn connect(
         let kept = if wanted.fresh { again } else { again.or_else(pinned).or_else(pooled) };
         let mut conn = match kept {
             Some(conn) => conn,
-            // Boxed: few requests reach this path.
+            // Boxed, because few requests reach this path.
             None => {
                 let step = matched.step(StepName::Connect);
                 let began = clock::now();
@@ -354,14 +350,14 @@ async fn connect(
         if permit.may_send() {
             return Ok(conn);
         }
-        // If the ticket expired meanwhile, the connection waits for the next ticket, but not for
-        // long: most sites close an idle connection before a cooldown ends.
+        // If the ticket expired meanwhile, the connection is kept for the next ticket, but not for long: most sites
+        // close an idle connection before a cooldown ends.
         late = permit.is_late().then_some(conn);
         let asked = clock::now();
         let _holding = matched.step(StepName::Hold);
         Box::pin(permit.again(live)).await?;
         late = late.filter(|_| asked.elapsed() < KEPT_UNUSED);
-        // The site may be closing it by now.
+        // The site may already be closing it.
         late.iter_mut().for_each(|conn| conn.reused = true);
     }
 }
@@ -383,8 +379,8 @@ async fn open(
     speak(cx, live, matched, permit, key, (http1_only, deadline), stream).await
 }
 
-/// Starts HTTP over `stream`, which leads to `key`: HTTP/2 if the site chooses it. TLS must be
-/// established before the deadline.
+/// Starts HTTP over `stream`, which leads to `key`: HTTP/2 if the site chooses it. TLS must be established before the
+/// deadline.
 async fn speak<S: Stream + 'static>(
     cx: &Arc<Context>,
     live: &LiveConfig,
@@ -413,7 +409,7 @@ async fn speak<S: Stream + 'static>(
     opened.map_err(|error| Failure::Broken(error).refusal().under(permit.entry()))
 }
 
-/// Ends the span of a step; it failed if its outcome is a refusal.
+/// Ends the span of a step. The step has failed if its outcome is a refusal.
 pub(crate) fn ended<T>(step: Option<OpenStep>, outcome: &Result<T, Refused>) {
     if let (Some(mut step), Err(refusal)) = (step, outcome) {
         step.failed(refusal);
@@ -444,7 +440,7 @@ pub(crate) async fn dial(
     }
 }
 
-/// The verdict on a site that could not be connected to; `None` if this proxy is the cause.
+/// The verdict on a site that could not be connected; `None` if this proxy is the cause.
 pub(crate) fn dial_verdict(error: &DialError) -> Option<Judgement> {
     let verdict = match error {
         DialError::Denied(_) | DialError::Short(_) => return None,

@@ -1,7 +1,7 @@
 //! Relays interim responses (1xx) of a site to the client (RFC 9110 section 15.2).
 //!
-//! After `100 Continue` the request's body is sent, if the client holds it back. The others are
-//! relayed in HTTP/1.1. A site that sends too many is cut off; for HTTP/2 in [`super::pool`].
+//! After `100 Continue` the request's body is sent, if the client holds it back. Other interim responses are relayed in
+//! HTTP/1.1. A site that sends too many is disconnected; for HTTP/2 see [`super::pool`].
 
 use std::{
     mem,
@@ -18,13 +18,13 @@ use tokio::time::Sleep;
 
 use crate::{proxy::headers, runtime::clock};
 
-/// Most interim responses to one request. Real sites send one or two; a long-running one may send
-/// one every few seconds.
+/// Most interim responses to one request. Real sites send one or two; a long-running request may get one every few
+/// seconds.
 const MAX_COUNT: u32 = 100;
-/// Bytes of them that wait for a client that does not read.
+/// Most bytes of interim responses that wait for a client that does not read.
 const MAX_BYTES: usize = 64 * 1024;
-/// How long a body that its client holds back waits for the site's `100 Continue`. Many sites never
-/// send one, and clients wait no longer either (RFC 9110 section 10.1.1).
+/// How long a body that its client holds back waits for the site's `100 Continue`. Many sites never send one, and
+/// clients do not wait longer either (RFC 9110 section 10.1.1).
 const WAIT: Duration = Duration::from_secs(1);
 
 /// The interim responses of a site to one request.
@@ -44,12 +44,12 @@ struct State {
 /// The decision about a body that its client holds back.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeldBody {
-    /// Nothing is known yet, or nothing is held back.
+    /// No decision yet, or no body is held back.
     #[default]
     Undecided,
-    /// It is sent, now or when the client has sent it.
+    /// The body is sent, now or when the client has sent it.
     Wanted,
-    /// The site responded without it, so the client keeps it.
+    /// The site responded without the body, so the client keeps it.
     Unwanted,
     /// The response was relayed too, so the site's connection may end.
     Over,
@@ -60,7 +60,7 @@ impl State {
         self.count > MAX_COUNT || self.relayed.len() > MAX_BYTES
     }
 
-    /// The responses that were not taken before.
+    /// The responses that have not been taken yet.
     fn take(&mut self) -> Result<Bytes, TooManyInterim> {
         if self.is_too_much() {
             Err(TooManyInterim)
@@ -80,8 +80,8 @@ impl State {
 pub(crate) struct TooManyInterim;
 
 impl Interim {
-    /// Collects the site's interim responses to `request`; `via` is our entry for them. hyper does
-    /// not report those of HTTP/2 (`h2`), so a body does not wait there.
+    /// Collects the site's interim responses to `request`. `via` is our entry for them. hyper does not report those of
+    /// HTTP/2 (`h2`), so a body does not wait there.
     pub(crate) fn listen<B>(&self, request: &mut Request<B>, h2: bool, via: HeaderValue) {
         if h2 {
             self.0.lock().settle(HeldBody::Wanted);
@@ -122,8 +122,8 @@ impl Interim {
         self.0.lock().take()
     }
 
-    /// The response has arrived. A body that was not requested by now is not needed; then the
-    /// connection to the site must end with the value.
+    /// The response has arrived. A body that was not requested by now is not needed. Then the connection to the site
+    /// must end with the returned value.
     pub(crate) fn answered(&self, waits: bool) -> Option<Unwanted> {
         let mut state = self.0.lock();
         (waits && state.body == HeldBody::Undecided).then(|| {

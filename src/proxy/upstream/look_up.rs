@@ -1,7 +1,7 @@
-//! The look-up of a site before its request is held, for rules whose scopes are named by addresses.
+//! Looks up a site before its request is held, for rules whose scopes are named by addresses.
 //!
-//! Tidegate dials the addresses that this look-up found; it does not look the name up again. The guard judges them before
-//! the hold, so that a denied request takes no token, and again before they are dialled.
+//! Tidegate dials the addresses that were found here, without a second look-up. The guard judges them before the hold,
+//! so that a denied request takes no token, and again before they are dialled.
 
 use std::net::IpAddr;
 
@@ -16,8 +16,8 @@ use crate::{
     target::Target,
 };
 
-/// Looks the site of `target` up if its scope under `rule` is named by an address, and notes its server there. Returns
-/// the addresses to dial; none if they do not name the scope.
+/// Looks up the site of `target` if an address names its scope under `rule`, and records its server in `target`.
+/// Returns the addresses to dial; none if they do not name the scope.
 ///
 /// # Errors
 /// The name could not be resolved, or the egress guard denies its addresses.
@@ -36,8 +36,8 @@ pub(crate) async fn look_up(
     Ok(Some(found))
 }
 
-/// Looks the site of a request up before its hold, if its addresses name the scope. A failure takes
-/// no token and belongs to no scope, so it is counted but not reported.
+/// Looks up the site of a request before its hold, if an address names its scope. A failure takes no token and belongs
+/// to no scope, so it is counted but not reported.
 ///
 /// # Errors
 /// The refusal.
@@ -50,7 +50,7 @@ pub(crate) async fn before_hold(
     if !entry.rule.is_per_address() {
         return Ok(());
     }
-    // Boxed: a held request need not carry its state.
+    // Boxed, so that a held request does not carry its state.
     match Box::pin(look_up(live, &entry.rule, target, client)).await {
         Ok(addresses) => matched.addresses = addresses,
         Err(error) => {

@@ -1,10 +1,9 @@
 //! Kept-alive connections to sites.
 //!
-//! The crate has its own pool for two reasons: the last check of the gate comes between getting a
-//! connection and sending on it, and idle connections must be bounded by site, in total and in age.
-//! The connection that was used last is taken first, so that surplus ones expire. A connection on
-//! the caller's own thread (see [`workers`]) is preferred, because two threads would keep waking
-//! each other.
+//! The crate has its own pool for two reasons. The last check of the gate comes between getting a connection and
+//! sending on it. And idle connections must be bounded by site, in total and in age. The most recently used connection
+//! is taken first, so that surplus ones expire. A connection on the caller's own thread (see [`workers`]) is preferred,
+//! because otherwise two threads would keep waking each other.
 
 mod interim_limit;
 mod pin;
@@ -41,14 +40,13 @@ use crate::{
     target::Host,
 };
 
-/// Idle connections are closed after this time. Most servers close theirs earlier (nginx after 75
-/// s, Apache after 5 s), and a connection that both ends close at the same time costs a request.
+/// Idle connections are closed after this time, and servers have their own (nginx 75 s, Apache 5 s). A connection that
+/// both ends close at the same time costs a request.
 const MAX_IDLE: Duration = Duration::from_secs(60);
 /// How often idle connections are swept, while there are any.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// Below this number of sites, a site without an idle connection keeps its entry until the next
-/// sweep.
+/// Up to this number of sites, a site without an idle connection keeps its entry until the next sweep.
 const MAX_EMPTY: usize = 1_000;
 
 /// The destination of a connection.
@@ -62,7 +60,7 @@ pub(crate) struct ConnKey {
     pub(crate) via: Option<Route>,
     /// The host.
     pub(crate) host: Host,
-    /// Its server, if that names the scope: a host may move to another.
+    /// Its server, if that names the scope. A host may move to another server.
     pub(crate) server: Option<Arc<str>>,
     /// The port.
     pub(crate) port: u16,
@@ -78,9 +76,9 @@ pub(crate) struct Conn {
     /// request.
     pub(crate) unwanted: Option<Unwanted>,
     key: ConnKey,
-    /// The generation of the settings that allowed it.
+    /// The settings generation that allowed it.
     generation: u64,
-    /// Its client, if the site has authenticated one on it. Boxed: few connections have one.
+    /// Its client, if the site has authenticated one on it. Boxed, because few connections have one.
     owner: Option<Box<(Arc<PinnedConn>, Client)>>,
     pool: Arc<Pool>,
 }
@@ -88,9 +86,9 @@ pub(crate) struct Conn {
 /// How requests are sent on it.
 #[derive(Debug)]
 enum Sender {
-    /// One at a time.
+    /// One request at a time.
     Http1 { sender: SendRequest<Upload>, worker: usize },
-    /// Many at a time; this is one slot.
+    /// Many requests at a time; this is one slot.
     Http2(StreamSlot),
 }
 
@@ -116,8 +114,7 @@ impl Conn {
         }
     }
 
-    /// The upstream proxy if requests must name the site, because the connection only leads to that
-    /// proxy.
+    /// The upstream proxy, if requests must name the site because the connection leads only to that proxy.
     pub(crate) fn names_the_site(&self) -> Option<&Route> {
         self.key.via.as_ref().filter(|route| !route.tunnels)
     }
@@ -136,7 +133,7 @@ impl Conn {
         request: Request<Upload>,
     ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>> + use<>
     {
-        // No async function: its future would have room for the request twice.
+        // Not an async function, whose future would have room for the request twice.
         match &mut self.sender {
             Sender::Http1 { sender, .. } => Either::Left(sender.try_send_request(request)),
             Sender::Http2(stream) => Either::Right(stream.sender.try_send_request(request)),
@@ -144,8 +141,8 @@ impl Conn {
     }
 }
 
-/// The connections of each site. Each request needs two lookups, and the standard library's hash
-/// costs eight times as much.
+/// The connections of each site. Each request needs two lookups, and the standard library's hash takes eight times as
+/// long.
 type Sites<T> = HashMap<ConnKey, T, RandomState>;
 
 #[derive(Debug)]
@@ -182,9 +179,8 @@ impl Pool {
         })
     }
 
-    /// Applies other bounds after a reload. Idle connections are closed, and those in use are not kept
-    /// when they return, because another egress guard and other roots allowed them. Returns the new
-    /// generation.
+    /// Applies other limits after a reload. Idle connections are closed, and connections in use are not kept when they
+    /// return, because another egress guard and other roots allowed them. Returns the new generation.
     pub(crate) fn reload(&self, bounds: Bounds) -> u64 {
         let mut state = self.state.lock();
         state.bounds = bounds;
@@ -210,8 +206,7 @@ impl Pool {
         let before = site.len();
         let found = site.take(workers::current());
         let gone = before - site.len();
-        // The empty entry stays, because the connection usually returns at once. The sweep removes
-        // it.
+        // The empty entry stays, because the connection usually returns soon. The sweep removes it.
         if site.is_empty() && state.sites.len() > MAX_EMPTY {
             state.sites.remove(key);
         }
@@ -340,7 +335,7 @@ impl PoolState {
         self.total = total;
     }
 
-    /// A quarter at a time, so that the cost of scanning all is shared by many requests.
+    /// Drops a quarter at a time, so that many requests share the cost of the scan.
     fn drop_oldest_quarter(&mut self) {
         let mut ages: Vec<Instant> = self.sites.values().flat_map(SiteConns::ages).collect();
         if ages.is_empty() {

@@ -1,12 +1,12 @@
 //! Resolves names with the system's resolver (`getaddrinfo`: hosts file, resolv.conf and so on).
 //!
-//! Everything is bounded: a lookup is awaited for 5 s at most; few run at the same time, because
-//! each occupies a thread until the system gives up; concurrent lookups of one name share a call;
-//! and the cache has a limit. Each client and each registrable domain has a limited share of the
-//! slots, so names that hang do not block others. A wait for a slot says nothing about the site.
+//! Everything is bounded. A lookup is awaited for at most 5 s. Few run at the same time, because each occupies a thread
+//! until the system gives up. Concurrent lookups of one name share a call. The cache has a limit. Each client and each
+//! registrable domain has a limited share of the slots, so names that hang do not block others. A wait for a slot says
+//! nothing about the site.
 //!
-//! `getaddrinfo` returns no TTL, so results are cached for seconds only: long enough for a burst of
-//! connections to one site, too short to become stale.
+//! `getaddrinfo` returns no TTL, so results are cached only for seconds: long enough for a burst of connections to one
+//! site, too short to become stale.
 
 use std::{
     collections::HashMap,
@@ -42,16 +42,16 @@ const FRESH: Duration = Duration::from_secs(5);
 const FRESH_FAILURE: Duration = Duration::from_secs(1);
 /// Names in the cache.
 const MAX_NAMES: usize = 10_000;
-/// Addresses of one name that are kept; a client dials a handful at most.
+/// Most addresses of one name that are kept. A client dials a handful at most.
 const MAX_ADDRESSES: usize = 32;
-/// Most concurrent lookups. Each blocks a thread for as long as the system's resolver takes (some
-/// 30 s for a name whose servers are silent). Fewer than tokio's 512 blocking threads.
+/// Most concurrent lookups. Each blocks a thread for as long as the system's resolver takes (about 30 s for a name
+/// whose servers are silent). This is less than tokio's 512 blocking threads.
 const MAX_LOOKUPS: usize = 384;
 /// Most concurrent lookups for one client.
 const PER_CLIENT: usize = 128;
 /// Most concurrent lookups of names below one registrable domain.
 const PER_DOMAIN: usize = 16;
-/// Beyond this number, clients and domains without a lookup are forgotten.
+/// Above this number, clients and domains without a lookup are forgotten.
 const MAX_SHARES: usize = 1_000;
 
 /// Why a name has no address.
@@ -90,7 +90,7 @@ pub struct Resolver {
 /// Permits of one look-up.
 type LookupPermits = [OwnedSemaphorePermit; 3];
 
-/// A bound for each client, or each domain.
+/// A limit for each client or each domain.
 struct Shares<K> {
     each: usize,
     all: Mutex<HashMap<K, Arc<Semaphore>>>,
@@ -160,7 +160,7 @@ impl Resolver {
                 return answer.clone();
             }
             slot.is_asked.store(false, Ordering::Relaxed);
-            // Half of the time, so that enough is left to judge the site by.
+            // Half of the time, so that the rest is enough to judge the site.
             let half = clock::now() + deadline.saturating_duration_since(clock::now()) / 2;
             let Ok(permits) = timeout_at(half, self.permits(name, client)).await else {
                 return Err(busy());
@@ -177,16 +177,14 @@ impl Resolver {
         })
     }
 
-    /// Waits for a slot. The narrowest share comes first, so that a waiting call takes no slot of
-    /// others.
+    /// Waits for a slot. The narrowest share comes first, so that a waiting call occupies no slot of others.
     async fn permits(&self, name: &Arc<str>, client: &Client) -> LookupPermits {
         let domain = Split::Domain.key(&Host::Name(Arc::clone(name)));
         let (domain, client) = (self.by_domain.of(domain), self.by_client.of(client.clone()));
         [take(domain).await, take(client).await, take(Arc::clone(&self.lookups)).await]
     }
 
-    /// The slots belong to the thread, not to the future: a cancelled call does not free the
-    /// thread.
+    /// The slots belong to the thread, not to the future: cancelling a call does not free the thread.
     async fn ask(&self, name: &Arc<str>, permits: LookupPermits) -> Resolved {
         let (name, look) = (Arc::clone(name), self.look);
         let asked = tokio::task::spawn_blocking(move || {
@@ -228,8 +226,7 @@ fn busy() -> Unresolved {
     Unresolved::Short("too many names are being looked up".to_owned())
 }
 
-/// Makes space: removes expired results or, without any, an arbitrary half, which costs one lookup
-/// each.
+/// Makes space: removes expired results. If there are none, removes an arbitrary half, at the cost of one lookup each.
 fn shrink(slots: &mut HashMap<Arc<str>, Arc<CachedName>>) {
     let now = clock::now();
     let fresh = |slot: &CachedName| {

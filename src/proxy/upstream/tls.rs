@@ -23,7 +23,7 @@ use crate::{
     tls::roots::{self, BadRoots},
 };
 
-/// Sessions that are kept for resumption, over all sites.
+/// Sessions that are kept for resumption, for all sites together.
 const SESSIONS: usize = 1024;
 /// ALPN names (RFC 7301, RFC 9113 section 3.1).
 const H2: &[u8] = b"h2";
@@ -32,7 +32,7 @@ const HTTP_1_1: &[u8] = b"http/1.1";
 /// Why there is no TLS connection to a site; a message for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TlsError {
-    /// Its certificate is not to be trusted.
+    /// Its certificate is not trusted.
     #[error("the certificate of {0} is not accepted: {1}")]
     Certificate(Host, String),
     /// There is no common version or cipher.
@@ -88,11 +88,10 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// Trusts the system's roots and those of the files `extra` (PEM). Blocks for some milliseconds
-    /// the first time.
+    /// Trusts the system's roots and those of the files `extra` (PEM). The first call blocks for some milliseconds.
     ///
     /// # Errors
-    /// [`BadRoots`]: a file that cannot be read, or has no certificate in it.
+    /// [`BadRoots`]: a file that cannot be read, or contains no certificate.
     pub fn new(extra: &[PathBuf]) -> Result<Self, BadRoots> {
         Ok(Self::trusting(roots::with(extra)?))
     }
@@ -157,7 +156,7 @@ fn server_name(host: &Host) -> Result<ServerName<'static>, TlsError> {
     }
 }
 
-/// The reason of a failed handshake, from the site's view.
+/// The reason of a failed handshake with the site.
 fn explain(host: &Host, error: &io::Error) -> TlsError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {

@@ -1,4 +1,4 @@
-//! Request bodies on their way to the site, with a limit on how long a client may send nothing.
+//! Request bodies for the site, with a limit on how long a client may send nothing.
 
 use std::{
     pin::Pin,
@@ -21,7 +21,7 @@ use crate::runtime::clock;
 /// Why a body ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// Nothing came for the idle time.
+    /// No data arrived within the idle time.
     #[error("no bytes of the body came for {0:?}")]
     Idle(Duration),
     /// The client's connection broke, or its framing is malformed.
@@ -37,26 +37,25 @@ pub enum BodyError {
 pub(crate) enum Upload {
     /// None.
     Empty,
-    /// The client's body. The client gets its `100 Continue` when this is first read: after the
-    /// request's head was sent and the site asked for the body. So the client keeps the body of a
-    /// held request.
+    /// The client's body. The client gets its `100 Continue` when this is first read, which happens after the head was
+    /// sent and the site asked for the body. So a held request's client keeps its body.
     Client {
         /// The client's body.
         body: Incoming,
-        /// Ends a body that stops.
+        /// Ends a body that stalls.
         idle: IdleTimer,
         /// Counts the bytes, for the response timeout.
         progress: Progress,
         /// Present if the client waits for `100 Continue`.
         wait: Option<ContinueWait>,
     },
-    /// A body that the client kept, and that the site did not ask for.
+    /// A body that the client kept and the site did not ask for.
     Unwanted(Interim),
 }
 
 impl Upload {
-    /// Ready when the body may be requested. One that is not needed is dropped, so that the
-    /// client's connection ends with its response.
+    /// Ready when the body may be requested. A body that is not needed is dropped, so that the client's connection ends
+    /// with its response.
     fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Self::Client { wait, .. } = self else { return Poll::Ready(()) };
         let Some(waiting) = wait else { return Poll::Ready(()) };
@@ -138,15 +137,14 @@ impl Progress {
     }
 }
 
-/// A timer that runs only while nothing arrives; while bytes flow it costs nearly nothing. The
-/// default is for [`IdleTimer::poll_expired`], which gets the limit as an argument.
+/// A timer that runs only while nothing arrives. While bytes flow it costs almost nothing. The default is for
+/// [`IdleTimer::poll_expired`], which gets the limit as an argument.
 #[derive(Debug, Default)]
 pub(crate) struct IdleTimer {
     limit: Duration,
     /// When the wait exceeds the limit; `None` while bytes arrive.
     deadline: Option<Instant>,
-    /// May be set to an earlier time than the deadline: it is moved when it fires, not whenever
-    /// bytes come.
+    /// May be set to an earlier time than the deadline: it is moved when it fires, not whenever bytes arrive.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 

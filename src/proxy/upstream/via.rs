@@ -1,8 +1,8 @@
 //! Connects to a site through the upstream proxy of its rule (`via`).
 //!
-//! The guard judges the address of the upstream proxy, which is dialled, and the name of the site,
-//! because the upstream proxy resolves it. A failure before the site is reached is the upstream
-//! proxy's (`via`). It says nothing about the site, and is not reported to the fleet.
+//! The guard judges the address of the upstream proxy, which is dialled. It also judges the name of the site, because
+//! the upstream proxy resolves it. A failure before the site is reached is the upstream proxy's (`via`). It says
+//! nothing about the site and is not reported to the fleet.
 
 pub(crate) mod route;
 
@@ -44,10 +44,10 @@ const REFUSED: &str = "tidegate-refused";
 /// A connection to an upstream proxy.
 type ProxyLink = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// A connection to a site, with the bytes that were read early.
+/// A connection to a site, with the bytes that were already read.
 pub(crate) type ProxiedStream = Peeked<ProxyLink>;
 
-/// Connects. The site is judged by its name before.
+/// Judges the site by its name, and connects to it through the upstream proxy.
 ///
 /// # Errors
 /// The refusal: the guard denies the site, or the upstream proxy does not connect to it.
@@ -93,12 +93,12 @@ async fn dial(
     if *scheme != ProxyScheme::Https {
         return Ok(Either::Left(stream));
     }
-    // `verify: false` is about the rule's sites.
+    // `verify: false` applies to the rule's sites, not to the upstream proxy.
     let stream = live.tls.connect(host, stream, true, true, deadline).await?;
     Ok(Either::Right(Box::new(stream)))
 }
 
-/// Has the upstream proxy connect `link` to the site.
+/// Makes the upstream proxy connect `link` to the site.
 async fn open_tunnel(
     proxy: &UpstreamProxy,
     cx: &Context,
@@ -129,7 +129,7 @@ async fn connect_method(
         .header(header::HOST, &authority)
         .body(Empty::<Bytes>::new())
         .map_err(|error| ViaError::Broken(error.to_string()))?;
-    // So that two proxies that lead to each other notice.
+    // Lets two proxies that lead to each other detect the loop.
     let ours = cx.via.of(Version::HTTP_11);
     for passed in matched.passed.iter().flatten().chain([&ours]) {
         request.headers_mut().append(header::VIA, passed.clone());
@@ -202,7 +202,7 @@ pub(crate) async fn tunnel_side(
 /// Checks the response to a request that names the site.
 ///
 /// # Errors
-/// The upstream proxy reports it itself.
+/// A failure that the upstream proxy reports itself.
 pub(crate) fn judge_answer<B>(
     cx: &Context,
     response: &Response<B>,
@@ -243,19 +243,19 @@ pub(crate) enum ViaError {
     /// No TLS with it.
     #[error("{0}")]
     Tls(#[from] TlsError),
-    /// It wants another login.
+    /// It requires another login.
     #[error("it does not accept the user and the password of `via`")]
     Login,
-    /// It refuses.
+    /// It refuses the connection.
     #[error("it answered {}{}", .0.as_u16(), .1.as_ref().map(|why| format!(" ({why})")).unwrap_or_default())]
     Refused(StatusCode, Option<String>),
-    /// It refuses, in the words of SOCKS.
+    /// It refuses with a SOCKS error.
     #[error("it answered: {0}")]
     Socks(String),
     /// It closed the connection, or does not follow its protocol.
     #[error("it broke off the connection, or does not speak the protocol of `via`: {0}")]
     Broken(String),
-    /// Nothing in time.
+    /// It did not respond in time.
     #[error("it did not connect to the site in time")]
     TimedOut,
 }

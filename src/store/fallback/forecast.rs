@@ -1,4 +1,4 @@
-//! The next free moments of many scopes: read from the store in one round trip, or estimated while it is away.
+//! When requests of many scopes can be sent: read from the store in one round trip, or estimated while it is away.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
 const BATCH: usize = 100;
 
 impl SharedStore {
-    /// When the next request of each scope could go. The calls go out together, so that all of them take one round trip.
+    /// When the next request of each scope can be sent. The calls are sent together and take one round trip.
     pub async fn forecast(self: &Arc<Self>, queries: &[Query]) -> Vec<Forecast> {
         let mut found: Vec<Option<Forecast>> = vec![None; queries.len()];
         let mut calls = JoinSet::new();
@@ -39,7 +39,7 @@ impl SharedStore {
         found.into_iter().zip(queries).map(local).collect()
     }
 
-    /// The forecast of this member without the store.
+    /// This member's forecast while the store is away.
     fn forecast_locally(&self, query: &Query) -> Forecast {
         let forecast = self.limits_locally(query);
         let (Some(most), Some(keys)) = (query.rule.parallel, &query.scope.keys) else {
@@ -49,7 +49,7 @@ impl SharedStore {
         slots_left.map_or(Forecast::away(None), |slots_left| Forecast { slots_left, ..forecast })
     }
 
-    /// When the limits of the rule let a request of this member go without the store.
+    /// When the rule's limits allow this member a request while the store is away.
     fn limits_locally(&self, query: &Query) -> Forecast {
         let Query { scope, rule, learned, .. } = query;
         let whole = fixed(&rule.limits, learned.rate);
@@ -67,7 +67,7 @@ impl SharedStore {
                     let rule = Arc::new(Rule { limits, each_user, ..Rule::clone(rule) });
                     return self.here.forecast(&Query { rule, ..query.clone() });
                 }
-                // Without a local decision so far, the member's share begins with an empty bucket.
+                // Before its first local decision, the member's share starts with an empty bucket.
                 let pace = whole.rate.map(|rate| rate * self.fleet().share);
                 let token = pace.map_or(0.0, |pace| f64::from(whole.cost) / pace);
                 Forecast::away(Duration::try_from_secs_f64(token).ok())
@@ -76,7 +76,7 @@ impl SharedStore {
     }
 }
 
-/// The queries of each rule, a bounded number to a call. All keys of a call share one hash tag.
+/// The queries of each rule, in calls of bounded size. All keys of a call share one hash tag.
 fn batches(queries: &[Query]) -> Vec<Vec<usize>> {
     let mut of_rules: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, query) in queries.iter().enumerate() {

@@ -16,21 +16,21 @@ use crate::runtime::clock;
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a member counts as running without a heartbeat: three intervals.
 const LIFE: Duration = Duration::from_secs(3);
-/// The size of the fleet is the largest of this number of heartbeats. A store that returns, or has
-/// lost its data, learns of one member after the other, and a member in local mode must not take
-/// itself for half of the fleet.
+/// The size of the fleet is the maximum of this many heartbeats. A store that returns or has lost its data hears from
+/// one member after the other, and a member in local mode must not consider itself half of the fleet.
 const LATELY: usize = 4;
-/// How often a store that is away is tried. Members add up to half of it, so that they do not return in step.
+/// How often a member tries to reach a store that is away. Each adds up to half of this, so that members do not return
+/// in step.
 const KNOCK: Duration = Duration::from_millis(250);
 /// Heartbeats without a reply after which a connection counts as dead. A firewall that has
 /// forgotten it sends no reset, and the kernel would try for a quarter of an hour.
 const DEAD: u32 = 4;
 
-/// The schema of the keys, the news and the scripts' arguments. A change after which old and new members
-/// cannot work together must raise it, and add the number to the prefix of the keys.
+/// The schema of the keys, the news and the scripts' arguments. Increase it with a change after which old and new
+/// members cannot work together, and add the number to the prefix of the keys.
 const SCHEMA: &str = "1";
-/// The schema in a Cluster: its keys had the tags of their rules in schema 1, and now have those of
-/// shards, so that the prefix needs no number.
+/// The schema in a Cluster. In schema 1 its keys had the tags of rules; now they have those of shards, so the prefix
+/// needs no number.
 const CLUSTER_SCHEMA: &str = "2";
 
 /// Heartbeats without a subscription after which it counts as lost.
@@ -55,7 +55,7 @@ impl SharedStore {
         while !self.stopped.is_cancelled() {
             let result = tokio::select! {
                 result = self.hello(LIFE) => result,
-                // The reply may be lost: the store can be back long before it counts as such.
+                // A call failed, perhaps only its reply was lost: the store may already be back.
                 () = self.lost_and_knock() => continue,
             };
             silent = if result.as_ref().is_err_and(Failure::is_silence) { silent + 1 } else { 0 };
@@ -71,7 +71,7 @@ impl SharedStore {
                     if new && self.is_up() {
                         self.recovery.all_due();
                         self.rejoin.report();
-                        // Its cooldowns are lost too, so every member that knows one reports it.
+                        // The store lost its cooldowns too, so every member that knows one reports it.
                         self.news.send(News::Resync).ok();
                     }
                     self.metrics.member.members.set(i64::from(members));
@@ -95,7 +95,7 @@ impl SharedStore {
         }
     }
 
-    /// Reports once that the news do not reach this member, and once that they do again.
+    /// Reports when the news stop reaching this member, and when they arrive again.
     fn note_hearing(&self, hearing: &mut Hearing) {
         let (hears, refused) = self.server.hears();
         hearing.deaf = if hears { 0 } else { hearing.deaf + 1 };
@@ -112,7 +112,7 @@ impl SharedStore {
         }
     }
 
-    /// Until the next heartbeat, or until the store is closed.
+    /// Waits for the next heartbeat, or until the store is closed.
     async fn pause(&self, length: Duration) {
         tokio::select! {
             () = tokio::time::sleep(length) => {}
@@ -127,7 +127,7 @@ impl SharedStore {
         tokio::time::sleep(knock()).await;
     }
 
-    /// The members that the store knows, and whether this one was unknown.
+    /// The number of members that the store knows, and whether this one was unknown.
     pub(super) async fn hello(&self, life: Duration) -> Result<(u32, bool), Failure> {
         let keys = MembersKeys { members: format!("{}:members", self.settings.prefix) };
         let (member, life) = (Arc::clone(&self.member), clock::micros(life));

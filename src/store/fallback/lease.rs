@@ -1,5 +1,5 @@
-//! What the calls to the store say about it: how long it has been silent, and whether this member may
-//! still send (a lease that a recent reply renews, [`Contact`]).
+//! What finished calls show about the store: how long it has been silent, and whether this member may still send (a
+//! lease that each reply renews, [`Contact`]).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
 /// How late a heartbeat may be on a busy machine.
 const LATE: Duration = Duration::from_millis(500);
 
-/// The contact of a member that knocks with each heartbeat.
+/// The contact of a member that calls the store with each heartbeat.
 #[derive(Debug)]
 pub(super) struct Lease(Mutex<Contact<Instant>>);
 
@@ -35,7 +35,7 @@ impl SharedStore {
         contact.is_on(clock::now()) && (!self.is_up() || contact.covers(heard))
     }
 
-    /// A call that was sent at this time has got a reply, or has failed.
+    /// Records that a call sent at this time got a reply, or failed.
     pub(super) fn note_call(&self, sent: Instant, answered: bool) {
         self.unanswered.note(sent, answered);
         if self.lease.0.lock().note(sent, answered, clock::now()) {
@@ -45,7 +45,7 @@ impl SharedStore {
         }
     }
 
-    /// The longest time of a call.
+    /// The longest duration of a call.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.settings.timeout
@@ -65,8 +65,8 @@ struct Calls {
 }
 
 impl UnansweredCalls {
-    /// A call that was sent at this time has got a reply, or has failed. If later calls have got replies, a failure
-    /// means nothing.
+    /// Records that a call sent at this time got a reply, or failed. A failure counts only if no later call has got a
+    /// reply.
     pub(super) fn note(&self, sent: Instant, answered: bool) {
         let mut calls = self.0.lock();
         if answered {
@@ -77,12 +77,12 @@ impl UnansweredCalls {
         }
     }
 
-    /// When it began, as far as is known.
+    /// When the silence began, as far as known.
     pub(super) fn since(&self) -> Option<Instant> {
         self.0.lock().unanswered.map(|(first, _)| first)
     }
 
-    /// For how long it is known to have lasted: from the first to the latest call.
+    /// How long the silence is known to have lasted: from the first to the latest call.
     pub(super) fn lasted(&self) -> Duration {
         let unanswered = self.0.lock().unanswered;
         unanswered.map_or(Duration::ZERO, |(first, latest)| latest - first)

@@ -1,12 +1,10 @@
 //! A member's decisions in a scope while its store does not reply.
 //!
-//! A failed call says nothing about the other members: they may still take tokens, and requests
-//! without the store would add to theirs. So a member of a fleet first uses the tickets that it
-//! holds, and for [`OUTAGE_TIMEOUT`] sends nothing else. Then it calls once more, and decides in
-//! local mode only if that call fails too. A member that is cut off for a shorter time sends
-//! nothing without a ticket of the store, so no limit is exceeded, whichever members are cut off.
-//! After a longer outage the store reserves the shares of the members that are still away (`AWAY`
-//! in `lua/lib/away.lua`).
+//! A failed call says nothing about the other members. They may still take tokens, and requests without the store would
+//! add to theirs. So a member first uses only the tickets that it holds, for [`OUTAGE_TIMEOUT`]. Then it calls once
+//! more, and decides in local mode only if that call fails too. If a member is cut off for a shorter time, it sends
+//! nothing without a ticket of the store, so the fleet never exceeds a limit. After a longer outage the store reserves
+//! the shares of the members that are still away (`AWAY` in `lua/lib/away.lua`).
 //!
 //! A member without other members continues at once. A member that has not reached the store since
 //! it started sends nothing until it has.
@@ -24,15 +22,15 @@ use crate::{
     store::{Ask, Granted, Scope, keys::Keys},
 };
 
-/// How long a member of a fleet sends nothing without a ticket: longer than a restart or a failover of the store, and
-/// the time to connect again. `AWAY` in `lua/lib/away.lua` is shorter by that time.
+/// How long a member of a fleet sends nothing without a ticket. This is longer than a restart or a failover of the
+/// store and the time to connect again. `AWAY` in `lua/lib/away.lua` is shorter by the time to connect.
 const OUTAGE_TIMEOUT: Duration = Duration::from_secs(3);
-/// When waiting requests look again: as often as the store is tried.
+/// When waiting requests check again: as often as the store is tried.
 const AGAIN: Duration = Duration::from_millis(250);
 
 impl SharedStore {
-    /// How long the store has been silent to calls: in total, or in this scope (a single node of a
-    /// cluster may be away, or one script may be refused).
+    /// How long the store has not replied: in total, or in this scope (one node of a cluster may be away, or one script
+    /// may be refused).
     pub(super) fn silent_for(&self, keys: &Keys) -> Duration {
         let since = [self.unanswered.since(), keys.unanswered.since()].into_iter().flatten().min();
         since.map_or(Duration::ZERO, |since| since.elapsed())
@@ -44,7 +42,7 @@ impl SharedStore {
             || self.unanswered.lasted().max(keys.unanswered.lasted()) >= OUTAGE_TIMEOUT
     }
 
-    /// Whether to call the store once more, although it is away, before local mode.
+    /// Whether to call a store that is away once more before local mode.
     pub(super) fn asks_once_more(&self, keys: &Keys) -> bool {
         self.settings.on_failure == OnFailure::Local
             && !self.may_go_local(keys)
@@ -63,8 +61,7 @@ impl SharedStore {
         self.knows_no_share() || !self.may_go_local(keys)
     }
 
-    /// The reply in the meantime: no tickets. Tokens that this member saved up in local mode are
-    /// lost.
+    /// The reply in the meantime: no tickets. Tokens that this member saved up in local mode are dropped.
     pub(super) fn still(
         &self,
         scope: &Scope,
@@ -88,7 +85,7 @@ impl SharedStore {
         }
     }
 
-    /// This member's part of each user's limits; `None` if there are none without the store.
+    /// This member's share of each user's limits; `None` if there are none without the store.
     pub(super) fn each_user_locally(&self, rule: &Rule) -> Option<Limits> {
         let each_user = rule.each_user.as_ref();
         let limits = each_user.filter(|_| self.settings.on_failure == OnFailure::Local)?;
@@ -132,8 +129,7 @@ impl SharedStore {
             OnFailure::Open => Limits { rate: None, quotas: Vec::new(), ..whole.clone() },
             OnFailure::Local | OnFailure::Closed => local.limits(&whole),
         };
-        // The fleet's rate is returned; otherwise the member would take a share of a share next
-        // time.
+        // Return the fleet's rate. Otherwise the member would take a share of a share next time.
         let rate = limits.rate.and(whole.rate).unwrap_or(0.0);
         let now = self.here.now();
         let never = local.never(now).filter(|_| !limits.quotas.is_empty());
@@ -141,7 +137,7 @@ impl SharedStore {
         let bound = ask.bound.min(local.ends_in(now) - 1);
         let each_user = self.each_user_locally(rule);
         let rule = Rule { limits, each_user, ..rule.clone() };
-        // Tickets of the store that are still in hand count: they are used first.
+        // Tickets of the store that are still in hand count, because they are used first.
         let ask = Ask { wanted, bound, drain: false, returned: Vec::new(), ..ask.clone() };
         let here = self.here.take_now(scope, &rule, &ask);
         local.granted(&here);

@@ -1,5 +1,5 @@
-//! A member's decisions in one scope without its store: it continues with its share of what was
-//! left, and records what it takes, which it reports to the store later.
+//! A member's decisions in one scope without its store. The member uses its share of what was left, and records what it
+//! takes, to report it to the store later.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -18,9 +18,9 @@ use crate::{
 /// The windows of a scope's quotas as last known.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Windows {
-    /// When, on the store's clock.
+    /// When they were known, on the store's clock.
     pub(in crate::store) as_of: i64,
-    /// When, on this process's clock.
+    /// The same moment, on this process's clock.
     pub(in crate::store) heard: Instant,
     /// One per length.
     pub(in crate::store) each: Vec<Window>,
@@ -29,16 +29,16 @@ pub(in crate::store) struct Windows {
 /// The decisions in one scope without the store.
 #[derive(Debug)]
 pub(in crate::store) struct LocalScope {
-    /// When that began, on the clock of the member's own store; the name of this time.
+    /// When the local decisions began, on the clock of the member's own store. The store identifies them by this time.
     began: i64,
     place: LocalState,
     fleet: Fleet,
-    /// The fleet's limits, of which these are the parts.
+    /// The fleet's limits, which this member takes a share of.
     whole: Limits,
     parts: Vec<Part>,
     /// Tokens of each ticket.
     cost: u64,
-    /// Tickets that are handed out ahead, ascending.
+    /// Tickets handed out ahead, ascending.
     out: VecDeque<i64>,
     /// Tokens taken so far.
     taken: u64,
@@ -51,22 +51,22 @@ pub(super) struct BeforeOutage {
     pub(super) heard: Option<Windows>,
     /// When this member's latest ticket is due, in microseconds from now.
     pub(super) due: Option<i64>,
-    /// How long the store has been silent: no member took anything from it in this time.
+    /// How long the store has been silent. No member took anything from it in this time.
     pub(super) silent: Duration,
-    /// Tokens that were taken without the store already, under other quotas.
+    /// Tokens already taken without the store, under other quotas.
     pub(super) taken: u64,
 }
 
-/// A member's part of one quota.
+/// A member's share of one quota.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Part {
-    /// Tokens in each window to come.
+    /// Tokens in each future window.
     limit: u64,
-    /// The window that was running.
+    /// The start of the current window.
     start: i64,
-    /// How much of `limit` is not left of it.
+    /// The part of `limit` that is used up in the current window.
     used: u64,
-    /// Whether this is the window of all members.
+    /// Whether all members share this window.
     common: bool,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Fleet {
 }
 
 impl LocalScope {
-    /// Begins in a scope that the member keeps in its own store.
+    /// Starts local decisions in a scope of the member's own store.
     pub(super) fn begin(
         (here, place): (&Memory, &LocalState),
         whole: &Limits,
@@ -109,8 +109,7 @@ impl LocalScope {
         };
         let windows = local.parts.iter().zip(&whole.quotas).map(used).collect();
         let limits = local.limits(whole);
-        // Nothing is sent before a window that began with a ticket ahead, because the previous one
-        // was full.
+        // Nothing is sent before a window that began with a ticket ahead, because the previous window was full.
         let starts = local.parts.iter().filter(|part| part.common).map(|part| part.start);
         let turn = last_turn(whole, fleet.share, before.due, lost - now, fastrand::f64());
         let from = starts.fold(now + turn, i64::max);
@@ -127,13 +126,13 @@ impl LocalScope {
         limits
     }
 
-    /// Whether the rule's quotas are others than when this began.
+    /// Whether the rule still has the quotas of the start.
     pub(super) fn is_of(&self, whole: &Limits) -> bool {
         self.whole.quotas == whole.quotas
     }
 
-    /// How long from now until one of its windows ends. Tickets are handed out ahead only before
-    /// that, because the returning store knows one window of a quota, and not the next.
+    /// How long from now until one of its windows ends. Tickets are handed out ahead only until then, because the
+    /// returning store knows one window of a quota, not the next one.
     pub(super) fn ends_in(&self, now: i64) -> i64 {
         let left = |(part, quota): (&Part, &Quota)| {
             let length = clock::micros(quota.window);
@@ -142,7 +141,7 @@ impl LocalScope {
         self.parts.iter().zip(&self.whole.quotas).map(left).min().unwrap_or(i64::MAX)
     }
 
-    /// When to check again, if its part of a quota is less than one request takes.
+    /// When to check again if the share of a quota is less than one request costs.
     pub(super) fn never(&self, now: i64) -> Option<i64> {
         let too_small = |(part, quota): (&Part, &Quota)| {
             (part.limit < self.cost).then(|| now + clock::micros(quota.window))
@@ -181,11 +180,10 @@ impl LocalScope {
     }
 }
 
-/// The time of a member's turn when it continues from its latest ticket at the pace of its share.
-/// So the turns of members do not coincide, like their tickets. A member without a ticket draws its
-/// place among the others with `draw` from [0, 1). All times are microseconds from now: `due` of
-/// that ticket (negative: it was), `lost` of the loss of the store, whose bucket may have been
-/// empty.
+/// When a member that continues from its latest ticket at the pace of its share has its turn. Members' turns do not
+/// coincide, because their tickets do not. A member without a ticket draws its place among the others with `draw` from
+/// [0, 1). All times are microseconds from now: `due` of that ticket (negative: past), `lost` of the loss of the store,
+/// whose bucket may have been empty.
 pub(super) fn last_turn(whole: &Limits, share: f64, due: Option<i64>, lost: i64, draw: f64) -> i64 {
     let Some(rate) = whole.rate.filter(|_| due.is_none_or(|due| due < 0)) else {
         return due.map_or(0, |due| due.max(0));
@@ -199,7 +197,7 @@ pub(super) fn last_turn(whole: &Limits, share: f64, due: Option<i64>, lost: i64,
     earliest + place - pace
 }
 
-/// The report for a returning store if nothing was decided without it.
+/// The report for a returning store if the member decided nothing without it.
 pub(super) fn idle(here: &Memory, gone: Duration, fleet: Fleet) -> String {
     let gone = clock::micros(gone);
     away(here.now() - gone, gone, fleet, 0, "")
@@ -212,11 +210,11 @@ fn away(since: i64, gone: i64, fleet: Fleet, ahead: u64, taken: &str) -> String 
 }
 
 impl Part {
-    /// Start of this member's latest window, and the tokens that it took in it without the store; a
-    /// window of its own has no start.
+    /// Start of this member's latest window, and the tokens that it took in it without the store. A window of its own
+    /// has no start.
     fn taken(&self, window: Window, now: i64, in_all: u64) -> (i64, u64) {
         if !self.common {
-            // Other members have other windows: tokens of the previous one may count in theirs.
+            // Other members have other windows, so tokens of the previous window may count in theirs.
             return (0, in_all.min(2 * self.limit));
         }
         let before = if window.start == self.start { self.used } else { 0 };
@@ -244,8 +242,8 @@ fn parts(
     whole.quotas.iter().map(one).collect()
 }
 
-/// A member's part of a quota, which it last knew at the second of `heard`. The store has been away
-/// since `lost`.
+/// A member's share of a quota. `heard` is the window that it last knew, and when. The store has been away since
+/// `lost`.
 fn one_part(
     whole: &Limits,
     quota: &Quota,
@@ -269,16 +267,15 @@ fn one_part(
         let used = limit.saturating_sub(left(window.taken, at));
         return Part { limit, start: window.start, used, common: true };
     }
-    // A window may have begun without this member's knowledge, since the end of the last one or
-    // this member's last call. Other members know when, so this member's windows are placed across
-    // theirs: half of it in each.
+    // A window may have begun unnoticed since the end of the last one or this member's last call. Only the other
+    // members know when. This member's windows overlap two of theirs, so each gets half of the share.
     let since = heard.map_or(now - length, |(window, at)| at.max(window.start + length));
     let limit = limit / 2;
     let used = limit.saturating_sub(left(0, since.max(now - length)));
     Part { limit, start: now, used, common: false }
 }
 
-/// The most that others can have taken in this many microseconds, including tickets ahead.
+/// The most tokens that others can have taken in this time, including tickets ahead.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn others_took(whole: &Limits, micros: i64, members: u32) -> u64 {
     let Some(rate) = whole.rate else { return u64::MAX };
@@ -287,8 +284,8 @@ fn others_took(whole: &Limits, micros: i64, members: u32) -> u64 {
     most.ceil().clamp(0.0, 1e18) as u64
 }
 
-/// The limits with the current learned rate, if the member knows it, instead of the ceiling. One
-/// member's verdicts are too few to learn from, and the others would not get the result.
+/// The limits with the current learned rate, if known, instead of the ceiling. Nothing is learned: one member's
+/// verdicts are too few, and the others would not get the result.
 pub(super) fn fixed(limits: &Limits, known: f64) -> Limits {
     let in_force = |ceiling: f64| match &limits.learn {
         None => ceiling,
@@ -298,7 +295,7 @@ pub(super) fn fixed(limits: &Limits, known: f64) -> Limits {
     Limits { rate: limits.rate.map(in_force), learn: None, ..limits.clone() }
 }
 
-/// A share of the limits: at least one request of rate and burst, and of quotas what is left.
+/// A share of the limits: at least one request of rate and burst, and the given share of quotas.
 #[allow(clippy::cast_possible_truncation)]
 pub(super) fn scaled(limits: &Limits, share: f64) -> Limits {
     let burst = part(u64::from(limits.burst), share) as u32;

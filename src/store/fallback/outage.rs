@@ -1,4 +1,4 @@
-//! An outage of the store for operators: since when, why, and what members enforce meanwhile.
+//! An outage of the store as operators see it: since when, why, and what members enforce meanwhile.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -14,22 +14,22 @@ use crate::{
     store::{FailureKind, redis::servers},
 };
 
-/// How long the store must answer before its outage is reported as over. While one node of a Cluster is away, heartbeats at
-/// the others succeed between calls that fail: that is one outage.
+/// How long the store must reply before its outage counts as over. While one node of a Cluster is away, heartbeats to
+/// the other nodes succeed between failing calls; that is a single outage.
 const STEADY: Duration = Duration::from_secs(2);
 
 /// How a member enforces a rule's limits now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Enforced {
-    /// The fleet's limits, together with the other members.
+    /// The fleet's limits, shared with the other members.
     Fleet,
-    /// A share of them, without the other members.
+    /// A share of the limits, independently of the other members.
     Share(f64),
-    /// Nothing that is limited is sent: the store was never reached, so that the share is not known.
+    /// Requests under a limit are held: the store was never reached, so the share is unknown.
     Holds,
-    /// Not at all: the rule file says `open`.
+    /// No limits: the rule file says `open`.
     Nothing,
-    /// No requests are sent: the rule file says `closed`.
+    /// Requests are refused: the rule file says `closed`.
     Refuses,
 }
 
@@ -58,8 +58,8 @@ impl Default for Outage {
 }
 
 impl Outage {
-    /// The store replies. Returns true if this should be reported: an outage that was reported is over. The outage of the
-    /// start is over with the first reply, which makes the member ready; a later one once the store has replied for a while.
+    /// Records a reply. Returns true if the end of a reported outage should be reported. The outage at the start ends
+    /// with the first reply, which makes the member ready. A later outage ends once the store has replied for a while.
     fn replied(&self) -> bool {
         let is_first = !self.reached.swap(true, Ordering::AcqRel);
         let now = clock::now();
@@ -72,7 +72,7 @@ impl Outage {
         !std::mem::take(&mut state.reported).is_empty()
     }
 
-    /// Members with another schema have taken over. The store counts as never reached.
+    /// Members with another schema have taken over, so the store counts as never reached.
     pub(super) fn starts_anew(&self) {
         self.reached.store(false, Ordering::Release);
     }
@@ -87,7 +87,7 @@ impl Outage {
         !is_start && !state.reported.contains(&kind)
     }
 
-    /// Whether a new process has not reached the store yet, as is usual within the first second.
+    /// Whether a new process has not reached the store yet, which is normal in the first second.
     fn is_starting(&self) -> bool {
         !self.has_been_reached() && self.started.elapsed() < FIRST_WORD
     }
@@ -98,16 +98,16 @@ impl Outage {
 }
 
 impl SharedStore {
-    /// The store replies: reports it to people once the outage counts as over.
+    /// The store replies: reports the end of the outage to operators once it counts as over.
     pub(super) fn report_reply(&self) {
         if self.outage.replied() {
             self.news.send(News::Up(true)).ok();
         }
     }
 
-    /// Reports a failure to people if it is the first of its kind.
+    /// Reports a failure to operators if it is the first of its kind.
     pub(super) fn report_outage(&self, failure: &Failure) {
-        // Before the event listeners exist it is not reported; the next heartbeat tries again.
+        // The event listeners may not exist yet, so the next heartbeat reports it.
         let is_start = failure.is_connecting() && self.outage.is_starting();
         if self.outage.notice(failure.kind) && !is_start && self.news.send(News::Up(false)).is_ok()
         {
@@ -121,10 +121,9 @@ impl SharedStore {
         self.outage.has_been_reached()
     }
 
-    /// Whether this member has no right to send under a limit: it has not reached the store since
-    /// it started, so it knows neither how many members share the rate nor what is left of it, and
-    /// no share is configured. Beside members with another schema it has none either: they use the
-    /// whole rate.
+    /// Whether this member may not send under a limit. That is so if it has not reached the store since it started and
+    /// no share is configured: it knows neither the number of members nor what is left of the rate. It is also so
+    /// beside members with another schema, which use the whole rate.
     #[must_use]
     pub fn knows_no_share(&self) -> bool {
         self.settings.on_failure == OnFailure::Local

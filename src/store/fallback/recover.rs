@@ -30,24 +30,24 @@ pub(in crate::store) struct Remembered {
     known: Mutex<KnownMemory>,
 }
 
-/// Memories are known by when they began, on the store's clock; 0 = none.
+/// A memory is identified by the time at which it began, on the store's clock; 0 = none.
 #[derive(Debug, Default)]
 struct KnownMemory {
     since: i64,
-    /// The one before, which was lost.
+    /// The previous memory, which was lost.
     before: i64,
-    /// Whether the store must get it.
+    /// Whether this member must report its knowledge to the store.
     due: bool,
 }
 
 /// What a reply of the store says about its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Nothing new.
+    /// The memory is unchanged.
     Same,
-    /// It is a new one: the store must get the members' knowledge.
+    /// The memory is new, so the members must report their knowledge.
     Lost,
-    /// The reply belongs to a memory that was lost since.
+    /// The reply belongs to a memory that has been lost since.
     Stale,
 }
 
@@ -68,8 +68,8 @@ impl Remembered {
         self.known.lock().since
     }
 
-    /// Records the memory in a reply (0 = none) to a call that was sent with the knowledge of
-    /// `asked_with`.
+    /// Records the memory in a reply (0 = none). `asked_with` is the memory that this member knew when it sent the
+    /// call.
     pub(super) fn hears(&self, since: i64, asked_with: i64) -> Heard {
         let mut known = self.known.lock();
         if since == 0 || since == known.since {
@@ -87,12 +87,12 @@ impl Remembered {
         std::mem::take(&mut self.known.lock().due)
     }
 
-    /// The store did not take it.
+    /// The store did not accept the report.
     pub(super) fn is_still_due(&self) {
         self.known.lock().due = true;
     }
 
-    /// Memory, and the previous one.
+    /// The current memory and the previous one.
     fn known(&self) -> (i64, i64) {
         let known = self.known.lock();
         (known.since, known.before)
@@ -104,7 +104,7 @@ impl Remembered {
 pub(super) struct Recovery(Mutex<HashMap<Shard, Arc<Remembered>>>);
 
 impl Recovery {
-    /// All shards must be reported, because the store is back or may have lost everything.
+    /// Marks all shards for a report, because the store is back or may have lost everything.
     pub(super) fn all_due(&self) {
         self.0.lock().values().for_each(|memory| memory.known.lock().due = true);
     }
@@ -127,8 +127,8 @@ impl SharedStore {
         Arc::clone(all.entry(shard).or_insert_with_key(new))
     }
 
-    /// A rule with limits is in force: from now on, a loss of its memory must be noticed, even
-    /// before the first request here. The shards of a rule that is spread are used one by one.
+    /// A rule with limits is in force, so a loss of its memory must be noticed from now on, even before the first
+    /// request here. The shards of a rule that is spread are recorded with their first use.
     pub(in crate::store) fn attend(&self, rule: &Rule) {
         if self.server.is_clustered() && rule.parts() != Split::All {
             return;
@@ -142,8 +142,8 @@ impl SharedStore {
         }
     }
 
-    /// Gets the store's memory, and confirms that everything known of the previous one was
-    /// reported. False if the store does not reply.
+    /// Asks for the store's memory, and confirms that everything known of the previous memory was reported. False if
+    /// the store does not reply.
     pub(super) async fn confirm_memory(&self, memory: &Remembered) -> bool {
         let (since, before) = memory.known();
         let (keys, arguments) = self.memory_call(memory, since, before);
@@ -172,9 +172,8 @@ impl SharedStore {
         (MemoryKeys { memory: memory.keys.memory() }, arguments)
     }
 
-    /// The store has lost a memory, so it gets everything known of it. If it is a Cluster, a node
-    /// has lost all of its shards, and the heartbeat does not show it: the list of members may be at
-    /// another node.
+    /// The store has lost a memory, so this member reports everything that it knows. In a Cluster a node has lost all
+    /// of its shards. The heartbeat does not show that, because the list of members may be on another node.
     pub(super) fn memory_is_lost(&self) {
         if self.server.is_clustered() {
             self.recovery.all_due();
@@ -183,7 +182,7 @@ impl SharedStore {
         self.rejoin.report();
     }
 
-    /// Checks one memory at each node of a Cluster with every heartbeat.
+    /// Checks one memory on each node of a Cluster with every heartbeat.
     pub(super) async fn watch_nodes(&self) {
         let Some(redis) = self.redis().filter(|redis| redis.is_clustered()) else { return };
         let mut heartbeats = tokio::time::interval(HEARTBEAT);
@@ -195,7 +194,7 @@ impl SharedStore {
                 nodes.entry(node).or_insert_with(|| Arc::clone(memory));
             }
             for memory in nodes.into_values() {
-                // A node that is away is noticed by the next call that needs it.
+                // The next call that needs the node notices that it is away.
                 self.check_memory(redis, &memory).await.ok();
             }
         }
@@ -218,8 +217,8 @@ impl SharedStore {
             match news.recv().await {
                 Ok(News::Lost { shard, since }) => {
                     let memory = self.recovery.0.lock().get(&shard).map(Arc::clone);
-                    // A member that knows of none has nothing to report; one that knows a later one
-                    // has reported, or will.
+                    // A member that knows no memory has nothing to report. One that knows a later memory has reported,
+                    // or will.
                     if let Some(memory) = memory
                         && (1..since).contains(&memory.since())
                         && memory.hears(since, memory.since()) == Heard::Lost

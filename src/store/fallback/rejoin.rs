@@ -1,6 +1,5 @@
-//! Rejoins the store after an outage. For each scope a member reports its decisions during the
-//! outage, and its knowledge if the store has lost its data, also for scopes without current
-//! requests.
+//! Rejoins the store after an outage. For each scope a member reports its local decisions, and its knowledge if the
+//! store has lost its data. It also does so for scopes without current requests.
 
 use std::{
     sync::{Arc, Weak, atomic::Ordering},
@@ -25,13 +24,12 @@ use crate::{
     },
 };
 
-/// How long after the store's return members report in each scope that they are back, and how long the store waits for
-/// them: to connect, to knock, to wait for a call that hangs.
+/// Members report in each scope for this long after the store's return, and the store waits for them as long. It covers
+/// connecting, retrying, and a call that hangs.
 pub(in crate::store) const GRACE: Duration = Duration::from_secs(3);
-/// When to try again if the store is reachable but did not accept it: a slot of a cluster that moves.
+/// When to retry if the store is reachable but did not accept the report: a cluster slot may be moving.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Number of scopes that are reported as soon as the store is back. Further ones are reported with
-/// their next call.
+/// The number of scopes to report as soon as the store is back. Others are reported with their next call.
 const MOST: usize = 10_000;
 
 /// What must be reported.
@@ -43,7 +41,7 @@ pub(super) struct Rejoin {
     diverged: Mutex<Vec<Arc<Keys>>>,
     /// Scopes with limits.
     heard: Mutex<Vec<Weak<Keys>>>,
-    /// There is something to report now.
+    /// Notifies the task that a report is due.
     due: Notify,
 }
 
@@ -55,7 +53,7 @@ struct Times {
 }
 
 impl Rejoin {
-    /// The store went, or came back.
+    /// The store went away or came back.
     pub(super) fn turned(&self, up: bool) {
         let mut times = self.times.lock();
         if up {
@@ -78,7 +76,7 @@ impl Rejoin {
         Some((times.away, times.gone?.elapsed()))
     }
 
-    /// Something was decided in this scope without the store.
+    /// Records that a decision was made in this scope without the store.
     pub(super) fn diverged(&self, keys: &Arc<Keys>) {
         let mut diverged = self.diverged.lock();
         if diverged.len() < MOST {
@@ -99,7 +97,7 @@ impl Rejoin {
         }
     }
 
-    /// Scopes to report; of those that only concern a memory, those of `memories`.
+    /// The scopes to report. If only a memory was lost, only those of `memories`.
     fn to_report(&self, memories: &[Arc<Remembered>]) -> Vec<Arc<Keys>> {
         let mut all = std::mem::take(&mut *self.diverged.lock());
         let of_them = |keys: &Arc<Keys>| {
@@ -111,7 +109,7 @@ impl Rejoin {
 }
 
 impl SharedStore {
-    /// Reports to the store what it cannot know, whenever it returns or has lost its data.
+    /// Reports to the store what it cannot know, each time it returns or has lost its data.
     pub(super) async fn rejoin_when_due(&self) {
         let mut again = None;
         loop {
@@ -122,7 +120,7 @@ impl SharedStore {
             let memories = self.recovery.due();
             again = self.report_scopes(&memories).await;
             for memory in memories {
-                // A store that is away gets everything when it is back.
+                // A store that is away gets the full report when it is back.
                 if self.is_up() && !self.confirm_memory(&memory).await {
                     memory.is_still_due();
                     again = earlier(again, clock::now() + AGAIN);
@@ -131,19 +129,19 @@ impl SharedStore {
         }
     }
 
-    /// Reports each scope. Returns when to do so again, if one was closed.
+    /// Reports each scope. Returns when to report again if a scope was closed.
     async fn report_scopes(&self, memories: &[Arc<Remembered>]) -> Option<Instant> {
         let mut again = None;
         for keys in self.rejoin.to_report(memories) {
             let Some(rule) = keys.latest_arguments() else { continue };
             let granted = self.ask(&keys, &rule, &Ask::default()).await;
-            // A closed bucket was not read.
+            // The store does not read the bucket of a closed scope.
             if let Some(granted) = granted.filter(|granted| !is_looked_at(granted)) {
                 let opens = clock::now() + clock::from_micros(granted.come_back - granted.now);
                 again = earlier(again, opens);
                 self.rejoin.diverged(&keys);
             } else if keys.local.lock().is_some() {
-                // A report that failed is repeated at the next return.
+                // A failed report is repeated at the next return.
                 self.rejoin.diverged(&keys);
             }
         }
@@ -197,7 +195,7 @@ impl SharedStore {
         match keys.memory.hears(memory, since) {
             Heard::Same => {}
             Heard::Lost => self.memory_is_lost(),
-            // The report did not contain these, and the store no longer knows them.
+            // The report did not contain these tokens, and the store no longer knows them.
             Heard::Stale => {
                 return Some(Granted { tickets: Vec::new(), come_back: granted.now, ..granted });
             }
@@ -209,7 +207,7 @@ impl SharedStore {
         if is_looked_at(&granted) {
             keys.reported.fetch_max(latest.map_or(0, |(away, _)| away), Ordering::Relaxed);
             let mut local = keys.local.lock();
-            // Decisions in local mode since then must be reported too.
+            // Decisions made locally since then must be reported too.
             if local.as_ref().map(LocalScope::taken) == taken {
                 *local = None;
             }
@@ -224,7 +222,7 @@ impl SharedStore {
     }
 }
 
-/// Whether the store has read the bucket: not if it is closed.
+/// Whether the store has read the bucket. It does not read the bucket of a closed scope.
 fn is_looked_at(granted: &Granted) -> bool {
     matches!(granted.phase, Phase::Open | Phase::Probe)
 }

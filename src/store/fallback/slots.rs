@@ -40,7 +40,7 @@ impl SharedStore {
         Some(SlotsGranted { now, slots, contended, come_back, local: false })
     }
 
-    /// The answer while the store is away. Like a rate, the slots are divided evenly; what has begun goes on.
+    /// The reply while the store is away. The slots are divided evenly, like a rate, and requests in flight continue.
     pub(super) fn slots_locally(
         &self,
         keys: &Keys,
@@ -56,7 +56,7 @@ impl SharedStore {
         Ok(SlotsGranted { now: 0, slots, contended: false, come_back: 0, local: true })
     }
 
-    /// Slots that this member may use while the store is away; `None` if nothing may go without it.
+    /// Slots that this member may use while the store is away; `None` if nothing may be sent without it.
     pub(super) fn own_slots(&self, keys: &Keys, most: u32) -> Option<u32> {
         match self.on_failure() {
             OnFailure::Closed => None,

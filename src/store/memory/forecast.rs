@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Memory {
-    /// When the next request of a scope could go.
+    /// When the next request of a scope can be sent.
     #[must_use]
     pub fn forecast(&self, query: &Query) -> Forecast {
         let Query { scope, rule, learned, queue, user } = query;
@@ -26,10 +26,10 @@ impl Memory {
         Reading { user_moment, slots_left, ..reading }.into()
     }
 
-    /// When the limits of `rule` let the next request of a scope go.
+    /// When the limits of `rule` allow the next request of a scope.
     fn reading(&self, place: &LocalState, rule: &Rule, known: KnownRate) -> Reading {
         let now = self.now();
-        // Copies, because a bucket and a cooldown must be advanced to look at a future time.
+        // Copies, because reading a future state advances a bucket and a cooldown.
         let mut state: Cooldown = place.cooldown.lock().state.clone().unwrap_or_default();
         let phase = rule.cooldown.as_ref().map_or(Phase::Open, |policy| {
             state.observe(now);
@@ -61,7 +61,7 @@ impl Memory {
         let is_probe = phase != Phase::Open;
         let (under, pace) = advance(&mut bucket, rule, (now, ramp), news, known, is_probe);
         let limits = &*under;
-        // Without a probe, the scope opens by itself, and its bucket begins empty; not after a pause.
+        // Without a probe the scope opens by itself, with an empty bucket. A pause does not empty it.
         let is_pause = state.cause.is_some_and(Cause::is_pause);
         if let (Phase::Cooling(until), Some(false), false) =
             (phase, own.map(|policy| policy.probe), is_pause)

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Memory {
-    /// A manual change of a learned rate, at once; `known`: this member's knowledge of it.
+    /// Changes a learned rate manually, at once. `known`: this member's copy of it.
     #[must_use]
     pub fn override_rate_now(
         &self,
@@ -31,8 +31,7 @@ impl Memory {
         let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, limits));
         bucket.observe(now, limits);
         if fresh {
-            // A missing bucket may have been lost: nothing is granted for as long as its tickets
-            // may be outstanding.
+            // A missing bucket may have been lost, so it grants nothing while its tickets may be outstanding.
             bucket.drain(now + HORIZON);
         }
         bucket.override_rate(now, limits, ramp, news(state, now), known, change);

@@ -25,7 +25,7 @@ impl UserBucket<'_> {
         Pace { rate: self.limits.rate, ramp: 0 }
     }
 
-    /// When its next token is there.
+    /// When its next token is available.
     pub(super) fn next(&self, now: i64) -> i64 {
         let mut kept = self.bucket.lock();
         let bucket = kept.state.get_or_insert_with(|| Bucket::full(now, self.limits));
@@ -44,7 +44,7 @@ impl UserBucket<'_> {
 }
 
 impl Memory {
-    /// When the next token of a user is there. Changes nothing.
+    /// When the next token of a user is available. Changes nothing.
     pub(super) fn next_of_user(&self, scope: &Scope, rule: &Rule, user: &str, now: i64) -> i64 {
         let Some(limits) = &rule.each_user else { return now };
         let bucket = self.users.lock().get(&name_of(scope, user)).map(Arc::clone);

@@ -1,4 +1,4 @@
-//! The keys and arguments of the scripts: the only place that lists them, for Rust and Lua.
+//! The keys and arguments of the scripts. This is the only list of them, for Rust and Lua.
 //!
 //! All moments and lengths are microseconds; 0 means none, unless a field says otherwise.
 
@@ -21,9 +21,9 @@ passed! {
     /// When a scope cools down, and how it opens again (`CooldownPolicy`).
     struct PolicyFields {
         after: String,
-        /// `ratio`: the share.
+        /// `ratio`: the share of blocks.
         share: String,
-        /// Of how many verdicts; 0 = no ratio.
+        /// `ratio`: the number of verdicts; 0 = no ratio.
         of: u32,
         shortest: i64,
         longest: i64,
@@ -43,7 +43,7 @@ passed! {
         patience: String,
     }
 
-    /// How a script publishes.
+    /// How a script publishes news.
     struct NewsFields {
         /// PUBLISH or SPUBLISH.
         command: &'static str,
@@ -58,7 +58,7 @@ passed! {
         cooldown: String,
         /// The members that wait for the bucket.
         waiting: String,
-        /// The members that are back (`lib/away.lua`).
+        /// The members that are back from an outage (`lib/away.lua`).
         back: String,
         /// The memory of the shard (`lib/memory.lua`).
         memory: String,
@@ -68,11 +68,11 @@ passed! {
 
     /// Takes tickets.
     struct TakeArguments {
-        /// How many.
+        /// The number of tickets.
         wanted: u32,
-        /// How many the member holds unused.
+        /// Tickets that the member holds unused.
         held: u32,
-        /// The latest acceptable wait.
+        /// The longest acceptable wait.
         bound: i64,
         /// The lease of a probe.
         lease: i64,
@@ -81,13 +81,13 @@ passed! {
         drain: bool,
         /// Whether to void what the bucket handed out ahead, because the limits have changed.
         void: bool,
-        /// Until when the member waits for the reply, on the store's clock; 0 = not known.
+        /// When the member gives up waiting for the reply, on the store's clock; 0 = unknown.
         expires: i64,
         /// Tickets that are handed back: `moment,...`
         returned: String,
         /// The epoch, as the member knows it.
         epoch: u64,
-        /// Its phase.
+        /// The phase, as the member knows it.
         phase: KnownPhase,
         holds_probe: bool,
         /// Whether the cooldown is the bucket's own.
@@ -99,17 +99,17 @@ passed! {
         /// The learned rate, as the member knows it.
         learned: KnownRate,
         learn: LearnFields,
-        /// The windows of the quotas, as the member heard of them: `told;length:start:taken,...`
+        /// The windows of the quotas as last known: `heard;length:start:taken,...`
         windows: String,
-        /// What the member did without the store (`lib/away.lua`); empty if it was there.
+        /// The member's decisions without the store (`lib/away.lua`); empty if it was never away.
         away: String,
-        /// The latest ticket that the member knows of: `moment:told:members`
+        /// The latest ticket that the member knows of: `moment:heard:members`
         latest: String,
-        /// Its epoch.
+        /// The epoch of that ticket.
         latest_epoch: u64,
         /// The memory of the shard that the member knows.
         memory: i64,
-        /// Members that it knows of.
+        /// Members that the member knows of.
         fleet: u32,
         /// The limits of the user.
         user: Option<LimitFields>,
@@ -120,7 +120,7 @@ passed! {
         cooldown: String,
     }
 
-    /// Reports what came back.
+    /// Reports a response.
     struct ReportArguments {
         member: Arc<str>,
         /// The epoch of the grant.
@@ -135,7 +135,7 @@ passed! {
         retry_after: i64,
         /// Successes since the last report.
         oks: u32,
-        /// From 0 to 1.
+        /// A uniform draw from 0 to 1.
         draw: f64,
         /// Whether the block is a sure sign.
         sure: bool,
@@ -143,15 +143,15 @@ passed! {
         kind: String,
         /// The rate that the site names, in tokens per second; empty = none.
         named: String,
-        /// How long that is true.
+        /// How long that rate applies.
         lasts: i64,
-        /// How long the site wants nothing sent.
+        /// How long the site wants no requests.
         hold: i64,
-        /// Most errors; 0 if this is none.
+        /// Limit of errors; 0 if the response is not an error.
         most_errors: u64,
-        /// In so long.
+        /// The window of that limit.
         error_window: i64,
-        /// What the member has counted of the load (`lib/load.lua`); empty = nothing.
+        /// The member's counts of the load (`lib/load.lua`); empty = none.
         load: String,
         news: NewsFields,
         policy: PolicyFields,
@@ -178,9 +178,9 @@ passed! {
         member: Arc<str>,
         /// set or forget.
         action: &'static str,
-        /// Tokens per second; empty = as it is.
+        /// Tokens per second; empty = unchanged.
         rate: String,
-        /// 1 or 0; empty = as it is.
+        /// 1 or 0; empty = unchanged.
         frozen: String,
         limits: LimitFields,
         learned: KnownRate,
@@ -194,14 +194,14 @@ passed! {
         memory: String,
     }
 
-    /// Says which memory of a shard a member knows.
+    /// Reports which memory of a shard a member knows.
     struct MemoryArguments {
         member: Arc<str>,
-        /// The memory that it knows of.
+        /// The memory that the member knows.
         memory: i64,
         /// Members that it knows of.
         fleet: u32,
-        /// The memory before, of which it has reported all that it knew.
+        /// The previous memory, whose contents the member has reported completely.
         reported: i64,
         news: NewsFields,
     }
@@ -214,7 +214,7 @@ passed! {
 
     /// Asks for slots.
     struct SlotsArguments {
-        /// The member of the slots: one queue.
+        /// The member in the slots: one queue.
         member: Arc<str>,
         /// Most slots over the fleet.
         most: u32,
@@ -224,7 +224,7 @@ passed! {
         wanted: u32,
         /// Members of the fleet that it knows of.
         fleet: u32,
-        /// Whether it began requests without the store.
+        /// Whether it started requests without the store.
         was_local: bool,
         /// The memory of the shard that it knows.
         memory: i64,
@@ -262,11 +262,11 @@ passed! {
         own: bool,
         /// The learned rate, as the member knows it.
         learned: KnownRate,
-        /// The member of the slots that asks; empty = none.
+        /// The member in the slots that asks; empty = none.
         queue: Arc<str>,
     }
 
-    /// When the next request of some scopes of a rule could go.
+    /// When the next request of some scopes of a rule could be sent.
     struct WhenArguments {
         limits: LimitFields,
         /// The limits of the user; all empty if it has none.
@@ -289,10 +289,10 @@ passed! {
         members: String,
     }
 
-    /// Says that a member runs.
+    /// Reports that a member is running.
     struct MembersArguments {
         member: Arc<str>,
-        /// How long it counts without news; 0 = it leaves.
+        /// How long it counts as running without a heartbeat; 0 = it leaves.
         life: i64,
         /// The schema of its keys, news and arguments.
         schema: &'static str,
@@ -300,7 +300,7 @@ passed! {
 
     /// The keys of the roster.
     struct RosterKeys {
-        /// Members by the time they were last heard.
+        /// Members by the time of their last report.
         members: String,
         figures: String,
     }
@@ -310,7 +310,7 @@ passed! {
         member: Arc<str>,
         /// JSON; empty = it leaves.
         figures: String,
-        /// How long they are kept without news.
+        /// How long the figures are kept without an update.
         kept: i64,
     }
 
@@ -338,7 +338,7 @@ impl Pass for KnownRate {
     }
 }
 
-/// What a member has counted of the load, as `lib/load.lua` reads it.
+/// A member's counts of the load, as `lib/load.lua` reads them.
 pub(super) fn tally(tally: Tally) -> String {
     let Tally { over, sent, answered, failed, late, own, quickest } = tally;
     format!("{over} {sent} {answered} {failed} {late} {own} {quickest}")

@@ -49,7 +49,7 @@ macro_rules! calls {
 }
 
 calls! {
-    /// `lua/take.lua`, which every request costs.
+    /// `lua/take.lua`, called for nearly every request.
     Take(TakeKeys, TakeArguments) -> TakeReply = "take" [
         "lib/clock.lua", "lib/shares.lua", "lib/load.lua", "lib/learn.lua", "lib/bucket.lua", "lib/memory.lua",
         "lib/recover.lua", "lib/away.lua", "lib/errors.lua", "lib/cooldown.lua", "lib/policy.lua", "take.lua"

@@ -1,7 +1,8 @@
-//! The fields of keys, arguments and replies: each has a name, and its position is written nowhere.
+//! The fields of keys, arguments and replies. Each has a name, and no position is written anywhere.
 //!
-//! A struct of `arguments` or `replies` lists its fields once. Rust fills in or reads the struct, and `text` replaces the names in the
-//! Lua sources by positions. A field that is a struct itself is flattened: `policy.after` is `policy_after` in Lua.
+//! A struct of `arguments` or `replies` lists its fields once. Rust fills in or reads the struct, and `text` replaces
+//! the names in the Lua sources with positions. A field that is itself a struct is flattened: `policy.after` is
+//! `policy_after` in Lua.
 
 use std::sync::Arc;
 
@@ -14,20 +15,20 @@ pub(in crate::store) struct BadReply {
     pub(super) script: &'static str,
 }
 
-/// A field, as Lua names it.
+/// A field by its name in Lua.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Field {
     pub(super) name: String,
-    /// Whether it belongs to the list that ends the fields, so that there is one for each entry.
+    /// Whether it belongs to the list at the end, with one value for each entry.
     pub(super) each: bool,
 }
 
-/// The name of a field within a struct that is a field itself, or is not (empty).
+/// The name of a field, with the name of the struct around it if there is one.
 pub(super) fn joined(outer: &str, name: &str) -> String {
     if outer.is_empty() { name.to_owned() } else { format!("{outer}_{name}") }
 }
 
-/// What is passed to a script: a key, an argument, or a struct of them.
+/// A value that is passed to a script: a key, an argument, or a struct of them.
 pub(in crate::store) trait Pass {
     /// Adds its fields.
     fn fields(name: &str, to: &mut Vec<Field>) {
@@ -68,7 +69,7 @@ impl Pass for bool {
     }
 }
 
-/// What may be missing at the end.
+/// A part that may be missing at the end.
 impl<P: Pass> Pass for Option<P> {
     fn fields(name: &str, to: &mut Vec<Field>) {
         P::fields(name, to);
@@ -151,7 +152,7 @@ impl Values {
     }
 }
 
-/// What a script replies: one value, or a struct of them. An unexpected shape or an impossible number is an error.
+/// A reply of a script: one value, or a struct of them. An unexpected shape or an impossible number is an error.
 pub(in crate::store) trait Read: Sized {
     /// Adds its fields.
     fn fields(name: &str, to: &mut Vec<Field>) {
@@ -167,7 +168,7 @@ pub(in crate::store) trait Read: Sized {
     }
 }
 
-/// A reply that nobody reads.
+/// A reply that is ignored.
 impl Read for () {
     fn fields(_: &str, _: &mut Vec<Field>) {}
 
@@ -193,10 +194,10 @@ impl<R: Read> Read for Vec<R> {
     }
 }
 
-/// Times are whole numbers in doubles, because Lua has no others. Larger ones would overflow.
+/// Times are whole numbers in doubles, because Lua has no integers. Larger numbers would not be exact.
 pub(super) const LATEST: i64 = 1 << 53;
 
-/// Microseconds as a script can mean them.
+/// Microseconds within the range of a script.
 pub(in crate::store) fn sane(micros: i64) -> Option<i64> {
     (-LATEST..=LATEST).contains(&micros).then_some(micros)
 }

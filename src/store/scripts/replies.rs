@@ -1,4 +1,4 @@
-//! The replies of the scripts: the only place that lists their fields, for Rust and Lua.
+//! The replies of the scripts. This is the only list of their fields, for Rust and Lua.
 //!
 //! All moments and lengths are microseconds; 0 means none, unless a field says otherwise.
 
@@ -34,7 +34,7 @@ replied! {
         epoch: u64,
         /// When to come back; 0 = fully served.
         come_back: i64,
-        /// Whether nothing but the limits of the user is in the way until then.
+        /// Whether only the limits of the user delay the request until then.
         over: bool,
         /// Members that wait for the bucket.
         members: u32,
@@ -48,7 +48,7 @@ replied! {
         tickets: Tickets,
     }
 
-    /// What a report has changed.
+    /// The result of a report.
     struct ReportReply {
         now: i64,
         change: Change,
@@ -79,7 +79,7 @@ replied! {
         learned: KnownRate,
     }
 
-    /// The memory that the store has of a rule.
+    /// The store's memory of a rule.
     struct MemoryReply {
         memory: i64,
     }
@@ -90,7 +90,7 @@ replied! {
         slots: u32,
         /// Whether others are short.
         contended: bool,
-        /// When to ask again; 0 = it has all that it wants.
+        /// When to ask again; 0 = the member has all the slots that it wants.
         come_back: i64,
         /// The memory of the rule.
         memory: i64,
@@ -102,7 +102,7 @@ replied! {
         epoch: u64,
         /// End of the cooldown; 0 = open.
         till: i64,
-        /// End of the probe's lease; 0 = none is out.
+        /// End of the probe's lease; 0 = no probe is in flight.
         probe_till: i64,
         streak: f64,
         /// The streak that tripped last.
@@ -122,14 +122,14 @@ replied! {
         waiting: u64,
     }
 
-    /// When the next request of a scope could go.
+    /// When the next request of a scope could be sent.
     struct WhenReply {
         now: i64,
         epoch: u64,
         phase: Phase,
         /// End of the cooldown, or of the probe's lease.
         ends: i64,
-        /// Until when the store holds the rule.
+        /// The store grants nothing of the rule before this moment.
         hold: i64,
         /// The next ticket.
         moment: i64,
@@ -144,19 +144,19 @@ replied! {
         members: u32,
     }
 
-    /// The members that run.
+    /// The running members.
     struct MembersReply {
         count: u32,
         /// Whether this one was unknown.
         is_new: bool,
-        /// The schema of the others, if it is another; else empty.
+        /// The schema of the others if it differs; else empty.
         other_schema: String,
     }
 
     /// A member and its figures.
     struct RosterReply {
         member: String,
-        /// How long ago it was heard.
+        /// How long ago it was last heard from.
         ago: i64,
         /// JSON.
         figures: String,
@@ -223,13 +223,13 @@ fn window(text: &str) -> Option<Window> {
     let (length, rest) = text.split_once(':')?;
     let (start, taken) = rest.split_once(':')?;
     let length = length.parse().ok().and_then(sane).filter(|length| *length > 0)?;
-    // One that has not begun lies long ago.
+    // A window that has not begun lies in the far past.
     let start: i64 = start.parse().ok()?;
     let start = sane(start).or_else(|| sane(start.checked_sub(LONG_AGO)?).map(|_| start))?;
     Some(Window { length, start, taken: taken.parse().ok()? })
 }
 
-/// The moments of tickets. One minus how many more there are of the moment before.
+/// The moments of tickets. A negative number -n stands for n more tickets of the moment before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Tickets(pub(in crate::store) Vec<i64>);
 
@@ -254,7 +254,7 @@ impl Read for Tickets {
     }
 }
 
-/// A list of which invalid entries are left out.
+/// A list without its invalid entries.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Tolerant<R>(pub(in crate::store) Vec<R>);
 

@@ -1,11 +1,11 @@
-//! Puts the text of a script together from its files, and replaces names by positions and values.
+//! Assembles the text of a script from its files, and replaces names with positions and values.
 //!
 //! - `ARG.name` and `KEY.name` are an argument and a key: `ARGV[3]`, `KEYS[1]`.
-//! - In the list that may end them, `ARG.name[n]` is the one of entry `n`, and `#KEY.list` the number of entries.
+//! - `ARG.name[n]` is the value of entry `n` in the list at the end, and `#KEY.list` is the number of entries.
 //! - `CONST.NAME` is a constant (`constants`).
 //! - `REPLY { name = value, ... }` is a table with the values in the order of the reply's fields.
 //!
-//! So a call costs what it would with positions, and the sources are valid Lua.
+//! A call costs no more than with written positions, and the sources are valid Lua.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub(super) struct Assembly {
     pub(super) used: BTreeSet<String>,
 }
 
-/// Puts a script together. The error names a field that is unknown, missing or given twice.
+/// Assembles a script. The error names a field that is unknown, missing or given twice.
 pub(super) fn assemble(files: &[&str], layout: &Layout) -> Result<Assembly, String> {
     let mut used = BTreeSet::new();
     let mut text = String::new();
@@ -66,8 +66,8 @@ pub(super) fn assemble(files: &[&str], layout: &Layout) -> Result<Assembly, Stri
     Ok(Assembly { text, used })
 }
 
-/// Replaces each `TABLE.name`, or `#TABLE.name`, by what `with` makes of the name, of the text behind it, and of whether
-/// there is a `#`. Of the text behind it, it takes as many bytes as it says.
+/// Replaces each `TABLE.name` or `#TABLE.name`. `with` gets the name, the text after it, and whether there is a `#`. It
+/// returns the replacement, and how many bytes of the text after the name it consumed.
 fn replace(
     text: &str,
     table: &str,
@@ -98,7 +98,7 @@ fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// What stands for a name: `ARGV[3]`; `ARGV[2 + 3 * n]` in a list; `((#ARGV - 4) / 3)` for the length of the list.
+/// The replacement of a name: `ARGV[3]`; `ARGV[2 + 3 * n]` in a list; `((#ARGV - 4) / 3)` for the length of the list.
 fn position(
     list: &str,
     fields: &[Field],
@@ -157,7 +157,7 @@ fn replies(text: &str, fields: &[Field], used: &mut BTreeSet<String>) -> Result<
     Ok(done)
 }
 
-/// The entries of a table, and the text behind it.
+/// The entries of a table, and the text after it.
 fn entries(text: &str) -> Result<(Vec<&str>, &str), String> {
     let (mut entries, mut from, mut depth) = (Vec::new(), 0, 0);
     for (at, c) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! Sites that strain, window by window.
+//! Overloaded sites, window by window.
 
 use super::*;
 use crate::limiter::{
@@ -9,17 +9,17 @@ use crate::limiter::{
 const SECOND: i64 = 1_000_000;
 const LEARN: Learn = Learn { start: 20.0, floor: 0.2, back_off: 0.87, patience: 60 * SECOND };
 
-/// A scope at a site that can give so many answers per second. Demand is endless.
+/// A scope of a site that gives this many responses per second, with endless demand.
 struct Scope {
     learned: Learned,
     news: News,
     now: i64,
     gives: f64,
-    /// Answers that queue up at the site.
+    /// Requests that wait at the site.
     queue: f64,
-    /// The site answers late whatever the rate is.
+    /// Whether the site responds late at any rate.
     slow: bool,
-    /// The part of the answers that fail whatever the rate is.
+    /// The part of the responses that fail at any rate.
     broken: f64,
 }
 
@@ -38,7 +38,7 @@ impl Scope {
         self.learned.observe(self.now, self.now, news, KnownRate::default(), 20.0, &LEARN);
     }
 
-    /// So many windows of two seconds.
+    /// Runs this many windows of two seconds.
     fn run(&mut self, windows: usize) {
         for _ in 0..windows {
             self.now += 2 * SECOND;
@@ -112,7 +112,7 @@ fn pages_that_fail_whatever_the_rate_is_cost_no_more_unless_most_do() {
 #[test]
 fn a_crawl_that_waits_for_its_answers_is_slowed_until_the_queue_drains() {
     let mut scope = Scope::new(4.0);
-    // Forty requests at a time, and the rate allows far more than the site can give.
+    // Forty requests at a time. The rate allows far more than the site can serve.
     scope.queue = 40.0;
     let (mut waiting, mut given) = (0.0, 0.0);
     for _ in 0..60 {

@@ -5,8 +5,8 @@ use super::*;
 const SECOND: i64 = 1_000_000;
 const BAN: i64 = 606 * SECOND;
 
-/// The limit in force after each of `trips` at a wall that lets `most` requests through per `window` (in seconds), from
-/// `rate` on.
+/// The rates in force after each of `trips`, starting at `rate`. The wall lets `most` requests through per `window`
+/// seconds.
 fn crawl(most: f64, window: f64, mut rate: f64, trips: usize) -> Vec<f64> {
     let mut wall = Wall::unknown();
     let mut limits = Vec::new();

@@ -16,8 +16,7 @@ use crate::{
     rules::settings::Bounds,
 };
 
-/// Most connections that get a refusal at the same time; further ones are closed without a
-/// response.
+/// Most connections that get a refusal at the same time. Further ones are closed without a response.
 const MAX_REFUSING: usize = 64;
 /// How long a refused client has to read its response.
 const REFUSING: Duration = Duration::from_secs(1);
@@ -113,7 +112,7 @@ impl ConnectionSlots {
         open.refusing += 1;
         let slots = Arc::clone(self);
         Some(async move {
-            // Ends in time whatever the client does; the result does not matter.
+            // This ends in time whatever the client does, and the result does not matter.
             drop(tokio::time::timeout(REFUSING, turn_away(stream, response)).await);
             slots.open.lock().refusing -= 1;
         })

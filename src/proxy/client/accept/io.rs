@@ -1,4 +1,4 @@
-//! A client's socket with limits on every wait: for a head, for the next request, and for a client that does not read.
+//! A client's socket with a limit on every wait: for a head, for the next request, and for a client that does not read.
 
 use std::{
     io,
@@ -23,15 +23,14 @@ use crate::{
     rules::settings::{Settings, Timeouts},
 };
 
-/// A connection is parked when its client has been idle for this long. A parked connection uses
-/// little memory, and its next request takes a ninth more instructions. Clients that send one
-/// request after the other are never parked.
+/// A connection is parked when its client has been idle for this long. A parked connection uses little memory, but its
+/// next request takes a ninth more instructions. Clients with continuous requests are never parked.
 const PARK_AFTER: Duration = Duration::from_millis(40);
 
 /// A client's socket.
 ///
 /// hyper's timer for heads would also end idle connections, and hyper does not poll a body while the client does not
-/// read. So both times are measured here.
+/// read. So this type measures both times.
 #[derive(Debug)]
 pub(crate) struct ClientIo<S = TcpStream> {
     connection: Connection<S, Malformed>,
@@ -69,13 +68,13 @@ impl<S> ClientIo<S> {
         self.connection.refuse_mut().log_for(client);
     }
 
-    /// The socket and the bytes that were read early, for a tunnel with its own time limits.
+    /// The socket, and the bytes that were already read, for a tunnel with its own time limits.
     pub(crate) fn into_inner(self) -> (S, Bytes) {
         self.connection.into_inner()
     }
 
-    /// Limits the wait for the client: `header` for a head from its first byte and for the first one on a connection,
-    /// `idle` for another request. Waits within a request have limits of their own.
+    /// Limits the wait for the client: `header` for the first head on a connection and for a head from its first byte,
+    /// `idle` for another request. Waits within a request have their own limits.
     fn poll_read_timeout(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Timeouts { header, idle, .. } = self.timeouts;
         let (waiting, is_parkable) = (self.connection.waiting(), self.connection.is_parkable());
@@ -136,9 +135,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientIo<S> {
     /// KiB; hyper would add two buffers of 8 KiB and the space for a whole request. False if the
     /// client has disconnected.
     ///
-    /// After this, [`ClientIo::resume`] must be called. Later [`Handle::is_parkable`] reports when the
-    /// client has been idle for a while, or has sent something that another hyper instance must
-    /// read.
+    /// After this, [`ClientIo::resume`] must be called. Later [`Handle::is_parkable`] reports that the client has been
+    /// idle for a while, or has sent data that another hyper instance must read.
     ///
     /// # Errors
     /// It was idle for too long, or the connection failed.
@@ -153,7 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientIo<S> {
         Poll::Ready(ended.map(|ended| !ended))
     }
 
-    /// hyper takes over the connection. True if it need not keep the case of names.
+    /// hyper takes over the connection. True if it need not preserve the case of names.
     pub(super) fn resume(&mut self) -> bool {
         self.connection.resume()
     }

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Malformed {
     metrics: Arc<Metrics>,
-    /// The client whose refused requests get a line in the access log.
+    /// The client whose refused requests are written to the access log.
     logged: Option<IpAddr>,
 }
 
@@ -26,12 +26,12 @@ impl Malformed {
         Self { metrics, logged: None }
     }
 
-    /// From now on refused requests get a line in the access log.
+    /// Writes refused requests to the access log from now on.
     pub(super) fn log_for(&mut self, client: IpAddr) {
         self.logged = Some(client);
     }
 
-    /// Writes the access log's line of a request that was refused before it could be read.
+    /// Writes the access log line of a request that was refused before it could be read.
     pub(super) fn log(&self, reason: Reason, status: Option<u16>, detail: &str) {
         if let Some(client) = self.logged {
             Access::unread(client, reason, status, detail.to_owned()).log();

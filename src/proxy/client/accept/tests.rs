@@ -1,4 +1,4 @@
-//! Tests of panics, accept errors and resting connections.
+//! Tests of panics, accept errors and parked connections.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -58,7 +58,7 @@ fn only_a_failure_of_one_client_causes_no_pause_of_accept() {
 
 const GET: &[u8] = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
-/// Reads like hyper, for at most this long. Returns whether the connection may rest.
+/// Reads like hyper, for at most this long. Returns whether the connection may be parked.
 async fn is_parkable(
     io: &mut ClientIo<DuplexStream>,
     handle: &crate::http1::Handle,
@@ -80,7 +80,7 @@ async fn a_connection_is_parked_while_its_client_is_silent_and_wakes_for_each_re
     let (mut io, handle) = ClientIo::new(end, &settings, &Metrics::new());
     let a_while = settings.timeouts.idle / 2;
     for _ in 0..3 {
-        // However slowly it comes, hyper is called for a whole head.
+        // However slowly the head arrives, hyper is called only for a whole one.
         for piece in GET.chunks(20) {
             let waited = tokio::time::timeout(a_while / 4, poll_fn(|cx| io.poll_request(cx))).await;
             assert!(waited.is_err(), "{waited:?}");

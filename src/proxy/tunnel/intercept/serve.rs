@@ -69,7 +69,7 @@ pub(super) async fn http1<S: Stream + 'static>(
     served.map_err(io::Error::other)
 }
 
-/// Serves HTTP/2. Each stream passes the gate separately; a held stream does not delay the others.
+/// Serves HTTP/2. Each stream passes the gate separately, so a held stream does not delay the others.
 pub(super) async fn http2<S: Stream + 'static>(
     cx: &Arc<Context>,
     live: &LiveConfig,
@@ -134,8 +134,7 @@ pub(super) async fn http2<S: Stream + 'static>(
     })
 }
 
-/// Whether a connection ended because its client made us work for nothing (`ENHANCE_YOUR_CALM`, RFC
-/// 9113 section 7).
+/// Whether a connection ended because its client caused useless work (`ENHANCE_YOUR_CALM`, RFC 9113 section 7).
 fn is_abuse(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.and_then(h2::Error::reason) == Some(h2::Reason::ENHANCE_YOUR_CALM)
@@ -169,8 +168,8 @@ impl Activity {
         Active(Arc::clone(self))
     }
 
-    /// Ready after `idle` without activity, if no request is held or at its site. (The body notices
-    /// a site that falls silent within a response.)
+    /// Ready after `idle` without activity, unless a request is held or at its site. (The body detects a site that
+    /// stops within a response.)
     async fn inactive_for(&self, idle: Duration) -> Inactivity {
         loop {
             let before = self.progress.load(Ordering::Relaxed);
@@ -187,7 +186,7 @@ impl Activity {
         }
     }
 
-    /// Waits once more for an idle connection. Returns at once if the client does not read.
+    /// Waits again for an idle connection. Returns at once if the client does not read.
     async fn stays_idle(&self, inactivity: Inactivity, idle: Duration) {
         if inactivity == Inactivity::Idle {
             self.inactive_for(idle).await;

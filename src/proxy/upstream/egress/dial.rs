@@ -1,5 +1,5 @@
-//! Dialling several addresses of one site: the next starts 250 ms after the last, the first to
-//! answer wins (RFC 8305).
+//! Dials several addresses of one site. Each starts 250 ms after the previous one, and the first to accept wins (RFC
+//! 8305).
 
 use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
 
 /// Head start of each address over the next (RFC 8305 section 8).
 const HEAD_START: Duration = Duration::from_millis(250);
-/// Addresses of one site that are tried; each holds a socket while it is.
+/// Most addresses of one site that are tried. Each holds a socket meanwhile.
 const MAX_ADDRESSES: usize = 8;
 
 /// Why no address could be connected.
@@ -52,8 +52,8 @@ pub(super) async fn first(
     Ok(stream)
 }
 
-/// Connects to the first of `addresses`, for which the request was counted. If that fails within
-/// half of the time, tries the others.
+/// Connects to the first of `addresses`, which named the request's scope. If that fails within half of the time, tries
+/// the others.
 pub(super) async fn preferred(
     addresses: &[SocketAddr],
     deadline: Instant,
@@ -103,8 +103,8 @@ async fn race(mut waiting: VecDeque<SocketAddr>) -> Result<TcpStream, Failed> {
     }
 }
 
-/// The most informative error about the site: it refused, then it is silent, then errors of the
-/// local network. If local resources were exhausted, nothing is known about the site.
+/// The most informative error about the site: first a refusal, then silence, then errors of the local network. If local
+/// resources were exhausted, nothing is known about the site.
 fn worse(before: Option<Failed>, now: Failed) -> Failed {
     match (before, now) {
         (Some(short @ Failed::Short(_)), _) | (_, short @ Failed::Short(_)) => short,

@@ -23,8 +23,7 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u8, &str); 16] = [
     (Ipv4Addr::new(168, 63, 129, 16), 32, "the host agent of a cloud (Azure)"),
 ];
 
-/// Networks of IPv6 that are not public though they lie in 2000::/3, the only part that is (RFC
-/// 4291 section 2.4).
+/// IPv6 networks that are not public although they are in 2000::/3, the only public part (RFC 4291 section 2.4).
 const NOT_PUBLIC_V6: [(Ipv6Addr, u8, &str); 6] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32, "a Teredo address (RFC 4380)"),
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "an address for protocols (RFC 2928)"),
@@ -38,8 +37,7 @@ const NOT_PUBLIC_V6: [(Ipv6Addr, u8, &str); 6] = [
 /// address.
 const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
-/// The address that a connection to `ip` reaches in the end: the IPv4 address inside a mapped or
-/// NAT64 one.
+/// The address that a connection to `ip` finally reaches: the IPv4 address inside a mapped or NAT64 one.
 #[must_use]
 pub fn reached(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
@@ -66,8 +64,8 @@ pub(super) fn not_public(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The kind of a name that no public site has, and the word of `egress.allow` that covers it:
-/// special-use names (RFC 6761, RFC 6762, RFC 8375, ICANN's `internal`), and names without a dot.
+/// The kind of a name that no public site has, and the word of `egress.allow` that covers it: special-use names (RFC
+/// 6761, RFC 6762, RFC 8375, ICANN's `internal`), and names without a dot.
 pub(super) fn not_public_name(name: &str) -> Option<(&'static str, EgressPattern)> {
     let below = |parent: &str| {
         name.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

@@ -5,12 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use arc_swap::ArcSwap;
 
-/// Most addresses; the oldest of the added ones are dropped. Clusters are far smaller, but
-/// addresses add up if each restart of a node brings a new one.
+/// Most addresses. Beyond that, the oldest added ones are dropped. Clusters are far smaller, but the number grows if
+/// each restart of a node brings a new address.
 const MOST: usize = 1_024;
 
-/// Addresses that nobody may reach through the proxy. An unspecified one (`0.0.0.0`) stands for
-/// every address of this machine.
+/// Addresses that must not be reachable through the proxy. An unspecified one (`0.0.0.0`) stands for every address of
+/// this machine.
 #[derive(Debug)]
 pub struct OwnAddresses {
     at_start: usize,
@@ -37,7 +37,7 @@ impl OwnAddresses {
         });
     }
 
-    /// Whether a connection to `ip` and `port` arrives at one of them. Connecting to the unspecified address means
+    /// Whether a connection to `ip` and `port` reaches one of them. A connection to the unspecified address reaches
     /// this machine.
     pub(super) fn is_at(&self, ip: IpAddr, port: u16) -> bool {
         let here = ip.is_loopback() || ip.is_unspecified();

@@ -1,7 +1,7 @@
-//! Ports of other protocols. A plain HTTP request can be written so that a server of another
-//! protocol executes parts of it, so browsers block these ports.
+//! Ports of other protocols. A plain HTTP request can be written so that a server of another protocol executes parts of
+//! it, so browsers block these ports.
 
-/// Mail between servers, which through a proxy would only be spam.
+/// Mail between servers. Through a proxy it would only be spam.
 pub(super) const SMTP: u16 = 25;
 
 /// The bad ports of the Fetch standard (section 2.9), in order.

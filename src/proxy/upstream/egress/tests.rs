@@ -19,7 +19,7 @@ fn own(addresses: &[&str]) -> Arc<OwnAddresses> {
     Arc::new(addresses.iter().map(|at| at.parse().unwrap()).collect::<Vec<SocketAddr>>().into())
 }
 
-/// A guard that looks names up by `look`.
+/// A guard that resolves names with `look`.
 fn looking_up(look: fn(&str) -> std::io::Result<Vec<IpAddr>>, allow: Vec<EgressPattern>) -> Guard {
     Guard { resolver: Resolver::with(look), ..guard(allow, vec![]) }
 }
@@ -174,7 +174,7 @@ fn deny_beats_allow_and_denies_public_addresses_too() {
     assert!(judge(&by_name, "1.1.1.1:443").is_err());
 }
 
-/// As docs/security.md has them for a NAT64 prefix of a network's own.
+/// The entries in docs/security.md for a network's own NAT64 prefix.
 #[test]
 fn the_documented_entries_close_a_nat64_prefix_to_what_is_not_public() {
     let inside =

@@ -32,8 +32,8 @@ enum Before {
     Silence,
 }
 
-/// Waits for the head of the response from `started` on, as long as the upload makes progress, and
-/// relays interim responses to `client`.
+/// Waits from `started` on for the head of the response, as long as the upload makes progress. Relays interim responses
+/// to `client`.
 pub(super) async fn wait(
     mut sending: Pin<&mut impl Future<Output = Sent>>,
     outbound: &mut Outbound,
@@ -80,8 +80,8 @@ async fn relay(client: Option<&Handle>, interim: Bytes) {
     }
 }
 
-/// Refuses responses that no client may get: an unrequested protocol upgrade, or a coding that the
-/// client cannot see. Returns the flags of the others.
+/// Refuses responses that no client may get: an upgrade that was not requested, or a coding that the client cannot see.
+/// Returns the flags of all others.
 pub(super) fn check(
     outbound: &Outbound,
     response: &mut Response<Incoming>,

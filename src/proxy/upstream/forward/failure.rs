@@ -22,7 +22,7 @@ use crate::{
 /// Why there is no response.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The connection was closed before anything was written; the request is whole.
+    /// The connection was closed before anything was written. The request is complete.
     Unsent(Box<Request<Upload>>),
     /// The site closed the connection, or does not speak HTTP.
     Broken(hyper::Error),
@@ -57,7 +57,7 @@ impl Failure {
         refusal
     }
 
-    /// The reached bound, if that is the reason.
+    /// The exceeded limit, if that is the reason.
     pub(super) fn bound(&self) -> Option<Bound> {
         match self {
             Self::TooManyInterim => Some(Bound::Interim),
@@ -69,8 +69,8 @@ impl Failure {
         }
     }
 
-    /// The failure as one of the upstream proxy, for a connection that leads to one. `None` if the
-    /// client failed, or if the site is slow or sends too much.
+    /// The failure as one of the upstream proxy, if the connection leads to one. `None` if the client failed, or if the
+    /// site is slow or sends too much.
     pub(super) fn of_the_connection(&self) -> Option<ViaError> {
         match self {
             Self::Broken(error) if upload_error(error).is_some() || error.is_parse_too_large() => {

@@ -1,4 +1,4 @@
-//! The one difference between an HTTP/1.1 and an HTTP/2 request: where the site is named.
+//! The only difference between HTTP/1.1 and HTTP/2 requests: where they name the site.
 
 use http::{HeaderValue, Request, Uri, Version, header, uri::PathAndQuery};
 use http_body::Body as _;
@@ -8,8 +8,8 @@ use crate::{
     target::Target,
 };
 
-/// Adapts a request to its connection; may be called again for another one. `via` is the upstream
-/// proxy for which the request names its site.
+/// Adapts a request to its connection. May be called again for another connection. `via` is the upstream proxy for
+/// which the request names its site.
 ///
 /// HTTP/1.1 has an origin-form target and a Host field, HTTP/2 has `:scheme` and `:authority` and
 /// no framing fields (RFC 9113 sections 8.2.2 and 8.3.1).
@@ -30,7 +30,7 @@ fn to_h2(request: &mut Request<Upload>, target: &Target) {
         .authority(target.authority())
         .path_and_query(path(request))
         .build();
-    // A parsed target is a valid URI; otherwise hyper would report it.
+    // A parsed target is a valid URI. If not, hyper reports it.
     if let Ok(uri) = uri {
         *request.uri_mut() = uri;
     }

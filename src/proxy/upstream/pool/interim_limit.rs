@@ -1,7 +1,7 @@
 //! A limit on the heads of one HTTP/2 stream: interim responses (1xx) before the response.
 //!
-//! hyper ignores them, and h2 keeps each until the stream ends. So they are counted here, in the
-//! received frames, of which only the frame head is parsed (RFC 9113 section 4.1).
+//! hyper ignores them, and h2 keeps each until the stream ends. So they are counted here, in the received frames. Only
+//! the frame heads are parsed (RFC 9113 section 4.1).
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use crate::observability::metrics::{Bound, Metrics};
 
 /// Most heads of one stream. Real sites send one or two before the response.
 const MAX_HEADS: u32 = 32;
-/// Most streams that are counted at a time. The end of a stream that we reset is never seen.
+/// Most streams that are counted at a time. The end of a stream that we reset is not visible here.
 const MAX_STREAMS: usize = 1_000;
 
 /// Types and flags of frames (RFC 9113 section 6).

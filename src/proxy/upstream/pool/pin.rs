@@ -1,8 +1,8 @@
 //! A connection to a site that belongs to one client's connection.
 //!
-//! NTLM and Negotiate authenticate a connection instead of a request: the site assigns later
-//! requests on it to the same user. Such a connection never returns to the pool. It waits here for
-//! the client's next request, and ends with the client's connection.
+//! NTLM and Negotiate authenticate a connection instead of a request: the site assigns later requests on it to the same
+//! user. Such a connection never returns to the pool. It waits here for the client's next request, and ends with the
+//! client's connection.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! HTTP/2 connections to sites. One carries many requests at a time, so they are shared.
+//! HTTP/2 connections to sites. They are shared, because one carries many requests at a time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,14 +12,13 @@ use crate::{
     runtime::clock,
 };
 
-/// Requests at a time on one connection; servers allow 100 (RFC 9113 section 6.5.2 advises no
-/// less).
+/// Most concurrent requests on one connection. Servers allow 100 (RFC 9113 section 6.5.2 advises no less).
 const MAX_STREAMS: usize = 100;
 /// Connections of one site that are kept for sharing.
 const MAX_PER_SITE: usize = 4;
 /// The interval of pings on a connection in use, and the time for a reply.
 const PING: Duration = Duration::from_secs(20);
-/// Windows of a stream and of a connection: what is buffered for a slow client.
+/// Windows of a stream and of a connection: the bytes buffered for a slow client.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Largest list of response fields.
@@ -74,8 +73,8 @@ impl SharedConns {
         found
     }
 
-    /// Returns the first slot on a new connection. The connection is kept for other requests if it
-    /// `shares` and its site has few; otherwise it serves this request only.
+    /// Returns the first slot on a new connection. The connection is kept for other requests if it `shares` and its
+    /// site has few. Otherwise it serves only this request.
     pub(super) fn put(
         &mut self,
         key: ConnKey,
@@ -94,8 +93,7 @@ impl SharedConns {
         stream
     }
 
-    /// Drops connections that were not used for `limit`; hyper then closes them. True if any is
-    /// left.
+    /// Drops connections that were unused for `limit`; hyper then closes them. True if any is left.
     pub(super) fn sweep(&mut self, now: Instant, limit: Duration) -> bool {
         self.sites.retain(|_, connections| {
             let rested = |one: &SharedConn| now.duration_since(one.since) > limit;

@@ -42,8 +42,8 @@ impl SiteConns {
         self.len += 1;
     }
 
-    /// The most recently used connection that is ready: from this worker, or else from the worker
-    /// with the most connections.
+    /// The most recently used connection that is ready: one of this worker, or else one of the worker with the most
+    /// connections.
     pub(super) fn take(&mut self, worker: usize) -> Option<IdleConn> {
         let own = self.by_worker.get_mut(worker).and_then(|own| last_ready(own, &mut self.len));
         own.or_else(|| {
@@ -74,8 +74,8 @@ impl SiteConns {
     }
 }
 
-/// Removes closed connections at the end of the list. Those that closed earlier are nearer to the
-/// front, where the sweep finds them, so that no request scans the whole list.
+/// Removes closed connections at the end of the list. Connections that closed earlier are nearer to the front, where
+/// the sweep finds them, so no request scans the whole list.
 fn last_ready(kept: &mut Vec<IdleConn>, len: &mut usize) -> Option<IdleConn> {
     let before = kept.len();
     while kept.pop_if(|one| one.sender.is_closed()).is_some() {}

@@ -1,4 +1,4 @@
-//! `verify: false`: any certificate is accepted, but the site must have its key.
+//! `verify: false`: accepts any certificate, but the site must have its key.
 
 use std::sync::Arc;
 

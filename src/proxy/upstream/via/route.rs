@@ -20,7 +20,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// For a request to `target`; `whole` if it needs a connection to the site itself.
+    /// The route for a request to `target`. `whole`: the request needs a connection to the site itself.
     pub(crate) fn new(proxy: &Arc<UpstreamProxy>, target: &Target, whole: bool) -> Self {
         // OPTIONS for a whole site has no absolute-form that the `http` crate can write.
         let tunnels = whole
@@ -35,12 +35,12 @@ impl Route {
         Self { proxy: Arc::clone(proxy), tunnels: true }
     }
 
-    /// Makes a request name the site, for the upstream proxy (RFC 9112 section 3.2.2).
+    /// Makes a request name the site for the upstream proxy (RFC 9112 section 3.2.2).
     pub(crate) fn address<B>(&self, request: &mut Request<B>, target: &Target) {
         let path = request.uri().path_and_query().cloned();
         let uri = Uri::builder().scheme(target.scheme.as_str()).authority(target.authority());
         let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
-        // A parsed target is a valid URI; otherwise hyper would report it.
+        // A parsed target is a valid URI. If not, hyper reports it.
         if let Ok(uri) = uri.path_and_query(path).build() {
             *request.uri_mut() = uri;
         }
