@@ -4,7 +4,7 @@
 -- frozen excused (these two 0 or 1). Then the state before scattered blocks came: old_rate old_mark old_bad testing (0
 -- or 1) sent again untripped tripped. Then the state of an overloaded site: heard answers calm_rate calm_mark calm_bad
 -- spared. Zeros at the end are left out.
--- A second field (`w`) has what is known of the site's limit per window: flowed, or flowed most window ban trips ladder
+-- A second field (`w`) has what is known of the site's limit per window: flowed, or flowed most window ban trips guessed
 -- (0 or 1).
 local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
   'turn', 'why', 'frozen', 'excused', 'old_rate', 'old_mark', 'old_bad', 'testing', 'sent', 'again', 'untripped',
@@ -35,8 +35,8 @@ local TESTED_BELOW = 0.75
 local RECENT = 1800000000
 LOAD.DRAINS, LOAD.GROWS, LOAD.LITTLE, LOAD.NEW, LOAD.EXCUSED = 1.1, 0.9, 1e-9, 0.25, 10 * MINUTE
 -- As in src/limiter/learn/wall.rs.
-local WALL = { FIELDS = { 'flowed', 'most', 'window', 'ban', 'trips', 'ladder' }, LONG = 480000000, LONGEST = 21600000000, WORTH = 20, KEPT = 0.97, LONGER = 1.15, SHORTER = 1.06, TWICE = 2.06, FURTHER = 2.5 * 0.97, REQUESTS = 4, SECONDS = 0.5,
-  ROUND = { 1000000, 5000000, 10000000, 60000000, 120000000, 300000000, 600000000, 1800000000, 3600000000 } }
+local WALL = { FIELDS = { 'flowed', 'most', 'window', 'ban', 'trips', 'guessed' }, LONG = 480000000, LONGEST = 21600000000, WORTH = 20, KEPT = 0.97, LONGER = 1.15, FURTHER = 2.5 * 0.97, REQUESTS = 4, SECONDS = 0.5,
+  ROUND = { 1000000, 5000000, 10000000, 60000000, 120000000, 300000000, 600000000, 900000000, 1800000000, 3600000000 } }
 -- A learned rate is kept longer than an idle week.
 local LEARNED_FOR = 604800000000
 
@@ -111,7 +111,7 @@ local function forget_test(learned)
 end
 
 function WALL.drop(learned)
-  learned.most, learned.window, learned.ban, learned.trips, learned.ladder = 0, 0, 0, 0, 0
+  learned.most, learned.window, learned.ban, learned.trips, learned.guessed = 0, 0, 0, 0, 0
 end
 
 function WALL.forget(learned)
@@ -134,11 +134,11 @@ function WALL.next(least)
   end
 end
 
--- The round window near `window`, or else `window` itself.
-function WALL.round(window)
-  local near = WALL.next(window / WALL.SHORTER)
-  if near and near > window * WALL.LONGER then return floor(window) end
-  return near
+-- The window after a failed guess: the next round one if it is near.
+function WALL.further(took)
+  local near = WALL.next(took * WALL.LONGER)
+  if near and near <= took * WALL.FURTHER * WALL.LONGER then return near end
+  return floor(took * WALL.FURTHER)
 end
 
 -- The limit after a ban, in tokens per second; nil = the ban was short, or the counts show no limit.
@@ -149,19 +149,19 @@ function WALL.trip(learned, ban, rate, first)
   local passed = math.max(sent - WALL.REQUESTS - rate * WALL.SECONDS, sent / 2)
   local took = passed / rate * 1e6
   local known = most > 0 and passed <= most * WALL.LONGER
-  local failed = learned.ladder == 1 and took <= learned.window * WALL.FURTHER
-  local ladder = failed or ban >= WALL.LONG and first
+  local failed = learned.guessed == 1 and took <= learned.window * WALL.FURTHER
+  local guessed = failed or ban >= WALL.LONG and first
   if known and took <= learned.window and not (failed and passed * WALL.LONGER >= most) then
     window = learned.window
-  elseif ladder then
-    window = WALL.round(took * (failed and WALL.FURTHER or WALL.TWICE))
-  elseif known or most <= 0 then
+  elseif failed then
+    window = WALL.further(took)
+  elseif guessed or known or most <= 0 then
     window = WALL.next(took * WALL.LONGER)
   end
   WALL.drop(learned)
   if not window then return nil end
   learned.most, learned.window = known and math.min(most, passed) or passed, window
-  learned.ban, learned.trips, learned.ladder = ban, known and trips + 1 or 1, ladder and 1 or 0
+  learned.ban, learned.trips, learned.guessed = ban, known and trips + 1 or 1, guessed and 1 or 0
   return (ban >= WALL.LONG or failed) and WALL.limit(learned) or nil
 end
 

@@ -154,8 +154,8 @@ fn a_block_just_before_the_trip_changes_nothing_of_the_guess() {
     near(scope.learned.rate, 4.0 * EASED);
     scope.run(1);
     scope.trip_for(606, true);
-    let half = 4.0 / 2.06 * 0.97;
-    assert!((scope.learned.rate / half - 1.0).abs() < 0.03, "{} after 4", scope.learned.rate);
+    let found = 4.0 * 100.0 / 120.0 * 0.97;
+    assert!((scope.learned.rate / found - 1.0).abs() < 0.03, "{} after 4", scope.learned.rate);
 }
 
 #[test]
