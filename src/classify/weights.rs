@@ -79,6 +79,8 @@ pub(super) struct Weights {
     pub(super) names_check: bool,
     /// The visitor, its address or its request was blocked, and no title speaks of another thing.
     pub(super) is_banned: bool,
+    /// It asks to wait, or says that it goes on.
+    pub(super) waits: bool,
     /// The title asks to wait, and says nothing else.
     pub(super) titled_wait: bool,
     /// The part of the page with the evidence, and the position in it.
@@ -216,6 +218,7 @@ impl Weights {
             may_refuse: page.may_refuse_by_title(),
             is_banned: page.is_banned(),
             names_check: page.has(Meaning::SecurityCheck),
+            waits: page.has(Meaning::Wait),
             titled_wait: page.titled.has(Meaning::Wait) && page.titled.has_only(Meaning::Wait),
             ..Self::default()
         };
