@@ -348,7 +348,12 @@ impl<'a> FamilyMatcher<'a> {
         let is_about_it = !self.is_refused() && weights.is_about_refusals;
         let is_own =
             weights.own > 0 || weights.has_purpose || is_about_it || self.is_form_of_site();
-        let is_wall = weights.too_many >= least && self.visible <= short && !is_own;
+        // What the answer of a server means, a page tells to nobody.
+        let is_said = weights.speaks_to_visitor || weights.waits || self.visible <= MAX_EMPTY_TEXT;
+        let is_wall = weights.too_many >= least
+            && self.visible <= short
+            && !is_own
+            && (is_said || self.is_refused());
         if is_wall { Fit::Full } else { Fit::Partial }
     }
 
@@ -374,7 +379,10 @@ impl<'a> FamilyMatcher<'a> {
             let is_plain = weights.may_refuse && weights.own == 0 && self.is_plain();
             let built = self.built_as_wall() + u32::from(is_plain);
             let says_so = words >= 5 && built >= 2 || words >= 4 && built >= 3;
-            let is_said = says_so && (weights.speaks_to_visitor || weights.titled_denied);
+            let is_told = weights.speaks_to_visitor || weights.opens_denied;
+            // What a site refuses to its customers has no refuser, or more words of the site.
+            let is_own = weights.own > usize::from(weights.names_refuser);
+            let is_said = says_so && is_told && !is_own;
             let is_about_it = weights.has_purpose || weights.is_about_refusals;
             (is_said || is_bare && built >= 2) && !is_about_it
         };

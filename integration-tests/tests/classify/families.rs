@@ -357,6 +357,52 @@ fn a_choice_is_offered_to_those_that_a_site_knows() {
 }
 
 #[test]
+fn a_list_of_addresses_refuses_nobody() {
+    let found = verdicts(
+        ("Blocked", "<p>192.0.2.1 blocked: too many scans.</p>"),
+        (
+            "Blocked",
+            "<p>192.0.2.1 blocked, 192.0.2.2 blocked, 192.0.2.3 blocked: too many scans.</p>",
+        ),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn a_refusal_that_speaks_to_nobody_has_its_words_first_in_the_title() {
+    let body = "<p>The firewall found suspicious automated requests.</p>";
+    let found = verdicts(("Access denied", body), ("Readers: access denied", body));
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn what_a_site_refuses_to_its_customers_is_no_wall() {
+    let reason = "was blocked because of suspicious activity.";
+    let found = verdicts(
+        ("Request blocked", &format!("<p>Your request {reason}</p>")),
+        ("Request blocked", &format!("<p>Your request for a payment {reason}</p>")),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+    let found = verdicts(
+        ("요청 거부", "<p>비정상적인 접근이 확인되어 귀하의 요청이 거부되었습니다. 번호 17.</p>"),
+        ("요청 거부", "<p>비정상적인 거래가 확인되어 귀하의 요청이 거부되었습니다. 번호 17.</p>"),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn what_an_answer_means_is_no_limit() {
+    let found = verdicts(
+        ("Rate limit exceeded", "<p>Your client has sent too many requests in a minute.</p>"),
+        (
+            "Rate limit exceeded",
+            "<p>The answer of a server to those who have sent too many requests in a minute.</p>",
+        ),
+    );
+    assert_eq!(found, (Verdict::RateLimited, Verdict::Ok));
+}
+
+#[test]
 fn a_title_that_asks_something_heads_no_refusal() {
     let body = "<p>Your IP address was blocked by the firewall.</p>";
     let found = verdicts(("Access denied", body), ("Is the access denied?", body));
