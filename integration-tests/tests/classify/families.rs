@@ -391,6 +391,21 @@ fn what_a_site_refuses_to_its_customers_is_no_wall() {
 }
 
 #[test]
+fn a_wall_speaks_of_this_request_and_not_of_any() {
+    let blocked = "was blocked by the firewall. The event ID is in the log.</p>";
+    let found = verdicts(
+        ("Firewall", &format!("<p>Your request {blocked}")),
+        ("Firewall", &format!("<p>It tells the owner if a request that matches a rule {blocked}")),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+    let found = verdicts(
+        ("Zugriff verweigert", "<p>Ihre Anfrage wurde von der Firewall blockiert, Nummer 17.</p>"),
+        ("Zugriff verweigert", "<p>So heißt es, wenn eine Anfrage blockiert wurde: Firewall.</p>"),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
 fn what_an_answer_means_is_no_limit() {
     let found = verdicts(
         ("Rate limit exceeded", "<p>Your client has sent too many requests in a minute.</p>"),
