@@ -220,21 +220,44 @@ impl<'a> FamilyMatcher<'a> {
         let widget = structure.challenge && structure.forms > 0 && structure.fields == 0;
         let words = weights.human + u32::from(widget);
         let words = words.saturating_sub(2 * u32::try_from(weights.own).unwrap_or(9));
-        // A page with a heading but without any means to pass is an article about checks.
         let has_means = structure.has_means || structure.challenge || structure.refresh;
+        // A page with a heading but without any means to pass is an article about checks.
         let can_pass = has_means || !weights.is_headed || weights.names_case;
         let built = self.built_as_wall().saturating_sub(u32::from(!can_pass));
         let least = 7 + 2 * u32::from(weights.has_topic);
         let suffices = words >= 8 && built >= 1
             || words >= 4 && built >= 2 && words + built >= least
             || weights.lacks && structure.challenge && built >= 3;
-        let is_other = self.is_other_than_check(has_means);
-        let is_wall = suffices && !is_other || self.only_says_check();
+        let is_check = suffices && self.lets_pass() && !self.is_other_than_check();
+        let is_wall = is_check || self.only_says_check();
         if is_wall { Fit::Full } else { Fit::Partial }
     }
 
+    /// Whether the page could let its visitor pass. Any page has scripts and buttons, so they count only together with
+    /// words that say how to go on.
+    fn lets_pass(&self) -> bool {
+        let (structure, weights) = (self.structure(), self.weights());
+        let takes_answer = structure.forms > 0 && structure.fields == 0;
+        let runs = structure.scripts > 0 && self.visible == 0;
+        if self.has_marks() || takes_answer || runs {
+            return true;
+        }
+        // A page without any such element may have lost it when it was saved, unless it is long.
+        let is_short = self.visible <= MAX_BARE_TEXT && weights.own == 0;
+        let is_whole = structure.has_means || is_short || weights.names_case;
+        let is_checked = weights.names_check && weights.speaks_to_visitor;
+        let says_how = weights.task || weights.waits || weights.needs;
+        is_whole && (says_how || is_checked || weights.titled_check)
+    }
+
+    /// Whether the page is built like a check, whatever it says.
+    fn has_marks(&self) -> bool {
+        let structure = self.structure();
+        structure.challenge || structure.refresh || structure.noindex
+    }
+
     /// Whether a page that mentions a check is an ordinary page, or an article about checks.
-    fn is_other_than_check(&self, has_means: bool) -> bool {
+    fn is_other_than_check(&self) -> bool {
         let (structure, weights) = (self.structure(), self.weights());
         let is_strange = weights.only_strange && !structure.challenge && !structure.noindex;
         // The only field of a wall is for the answer.
@@ -242,21 +265,40 @@ impl<'a> FamilyMatcher<'a> {
             weights.insists && structure.images > 0 && self.visible <= MAX_WIDGET_TEXT;
         let wants_data =
             structure.fields > 0 && !weights.task && !shows_picture && !weights.names_human_case;
-        // A page that does not address the visitor and offers nothing to pass with only mentions checks.
-        let says_more = weights.task || weights.unusual || weights.needs;
-        let tells = says_more || weights.titled_check || weights.titled_wait;
-        let is_mention = !has_means && !weights.speaks_to_visitor && !tells;
-        let is_own = weights.own > 1 || weights.own > 0 && weights.is_headed && !weights.names_case;
         // A page that only mentions the browser may have a widget instead of text.
         let is_widget = structure.challenge && self.visible == 0 && !structure.has_root;
         weights.has_purpose
             || weights.explains
             || weights.only_browser && !is_widget
-            || is_mention
-            || is_own
+            || self.only_mentions_check()
+            || self.is_own_page()
             || is_strange
             || wants_data
             || self.is_form_of_site()
+    }
+
+    /// Whether the page speaks to nobody and offers nothing to pass with.
+    fn only_mentions_check(&self) -> bool {
+        let (structure, weights) = (self.structure(), self.weights());
+        let waits = weights.waits && (weights.names_check || weights.insists);
+        let runs = structure.scripts > 0 && waits;
+        let says_more = weights.task || weights.unusual || weights.needs || runs;
+        let tells = says_more || weights.titled_check || weights.titled_wait;
+        !self.is_offer() && !weights.speaks_to_visitor && !tells
+    }
+
+    /// Whether the page belongs to the site itself: it addresses its users or customers.
+    fn is_own_page(&self) -> bool {
+        let (structure, weights) = (self.structure(), self.weights());
+        // A wall offers a choice to ask for a human, or where its problems can be reported.
+        let lets_choose = structure.chooses && !structure.challenge && !weights.asks;
+        let is_told = (weights.is_headed || !self.is_offer()) && !weights.names_case;
+        lets_choose || weights.own > 1 || weights.own > 0 && is_told
+    }
+
+    /// Whether the page is built like a check, or has another element than a script to act on.
+    fn is_offer(&self) -> bool {
+        self.has_marks() || self.structure().offers
     }
 
     /// Whether the page says that it is a check and contains nothing else. An ordinary page shows its content.
@@ -306,7 +348,12 @@ impl<'a> FamilyMatcher<'a> {
         let is_about_it = !self.is_refused() && weights.is_about_refusals;
         let is_own =
             weights.own > 0 || weights.has_purpose || is_about_it || self.is_form_of_site();
-        let is_wall = weights.too_many >= least && self.visible <= short && !is_own;
+        // An explanation of a status addresses nobody.
+        let is_said = weights.speaks_to_visitor || weights.waits || self.visible <= MAX_EMPTY_TEXT;
+        let is_wall = weights.too_many >= least
+            && self.visible <= short
+            && !is_own
+            && (is_said || self.is_refused());
         if is_wall { Fit::Full } else { Fit::Partial }
     }
 
@@ -332,7 +379,10 @@ impl<'a> FamilyMatcher<'a> {
             let is_plain = weights.may_refuse && weights.own == 0 && self.is_plain();
             let built = self.built_as_wall() + u32::from(is_plain);
             let says_so = words >= 5 && built >= 2 || words >= 4 && built >= 3;
-            let is_said = says_so && (weights.speaks_to_visitor || weights.titled_denied);
+            let is_told = weights.speaks_to_visitor || weights.opens_denied;
+            // A site that refuses something to its customer names no firewall, or uses more words of its trade.
+            let is_own = weights.own > usize::from(weights.names_refuser);
+            let is_said = says_so && is_told && !is_own;
             let is_about_it = weights.has_purpose || weights.is_about_refusals;
             (is_said || is_bare && built >= 2) && !is_about_it
         };

@@ -14,6 +14,9 @@ const MAX_ATTRIBUTES: usize = 1024;
 /// Tables that do not count as content.
 const MAX_LAYOUT_TABLES: usize = 2;
 
+/// Headings below the first level that a wall may have. Pages with more of them are divided for readers.
+const MAX_SUBHEADINGS: usize = 3;
+
 /// Words in the addresses to which walls redirect their visitors.
 const CHECKS: &[&str] = &["captcha", "challenge", "antibot", "anti-bot", "botcheck", "human-check"];
 
@@ -21,8 +24,8 @@ const CHECKS: &[&str] = &["captcha", "challenge", "antibot", "anti-bot", "botche
 const NAMED: &[&[u8]] =
     &[b"script", b"form", b"div", b"iframe", b"input", b"button", b"main", b"body", b"section"];
 
-/// Elements with which a visitor can pass a check.
-const MEANS: &[&[u8]] = &[b"script", b"form", b"iframe", b"button", b"input", b"canvas"];
+/// Elements with which a visitor can pass a check, beside scripts.
+const OFFERS: &[&[u8]] = &[b"form", b"iframe", b"button", b"input", b"canvas"];
 
 /// Attributes of elements into which a client-side application is rendered.
 const ROOTS: &[&str] = &["id=root", "id=app", "id=__next", "id=___gatsby", "id=__nuxt"];
@@ -71,11 +74,16 @@ pub(super) struct Structure {
     pub(super) images: usize,
     /// Has an element with which a visitor can pass: a form, a button, a frame, a script.
     pub(super) has_means: bool,
+    /// Has such an element other than a script.
+    pub(super) offers: bool,
     /// Has a password field.
     pub(super) password: bool,
-    /// Elements of content pages: navigation, articles, asides, tables.
+    /// Elements of content pages: navigation, articles, asides, tables, many subheadings.
     pub(super) sections: usize,
     tables: usize,
+    subheadings: usize,
+    /// Offers a choice.
+    pub(super) chooses: bool,
     /// Has metadata for search engines or social networks.
     pub(super) described: bool,
     pub(super) forms: usize,
@@ -181,7 +189,8 @@ impl Structure {
         match name {
             // Tables are often just layout, or list the details of a refusal.
             b"table" if self.tables < MAX_LAYOUT_TABLES => self.tables += 1,
-            b"nav" | b"article" | b"aside" | b"table" => self.sections += 1,
+            b"h2" | b"h3" | b"h4" if self.subheadings < MAX_SUBHEADINGS => self.subheadings += 1,
+            b"nav" | b"article" | b"aside" | b"table" | b"h2" | b"h3" | b"h4" => self.sections += 1,
             b"form" => self.forms += 1,
             b"link" => self.described |= normalized(attributes).contains("rel=canonical"),
             b"textarea" | b"select" => self.add_field(&normalized(attributes)),
@@ -201,7 +210,8 @@ impl Structure {
             _ => {}
         }
         let is_custom = name.contains(&b'-');
-        self.has_means |= is_custom || MEANS.contains(&name);
+        self.offers |= is_custom || OFFERS.contains(&name);
+        self.has_means |= self.offers || name == b"script";
         if is_custom {
             self.add_names(name, &String::from_utf8_lossy(name));
         }
@@ -235,6 +245,7 @@ impl Structure {
         .iter()
         .any(|name| attributes.contains(name));
         self.password |= is("password");
+        self.chooses |= is("radio");
         let unseen = ["hidden", "submit", "button", "checkbox", "image", "radio", "reset"];
         if !unseen.into_iter().any(is) {
             self.add_field(attributes);

@@ -1,5 +1,7 @@
 //! Weighs the words of a page for each family of walls.
 
+use std::net::Ipv4Addr;
+
 use super::{
     text::{beginning, weight},
     words::{Meaning, Word, WordMatches, Words},
@@ -72,12 +74,18 @@ pub(super) struct Weights {
     pub(super) says_status: bool,
     /// The title says that the visitor was refused.
     pub(super) titled_denied: bool,
+    /// The title begins with the refusal.
+    pub(super) opens_denied: bool,
+    /// It names a firewall, or shows an address.
+    pub(super) names_refuser: bool,
     /// The page has no title, or a title that fits a refusal.
     pub(super) may_refuse: bool,
     /// It mentions a security check.
     pub(super) names_check: bool,
     /// The visitor, its address or its request was blocked, and the title is about nothing else.
     pub(super) is_banned: bool,
+    /// It asks to wait, or says that it goes on.
+    pub(super) waits: bool,
     /// The title only asks to wait.
     pub(super) titled_wait: bool,
     /// The part of the page with the evidence, and the position in it.
@@ -191,7 +199,7 @@ impl Weights {
         let cites =
             |said: &WordMatches| said.has(Meaning::General) && !shows_case || said.cited() > 0;
         let mut weights = Self {
-            own: own(&page.titled) + own(&page.said),
+            own: own(&page.titled) + own(&page.said) + usize::from(lists_addresses(text)),
             is_about_refusals: page.is_about_refusals() && !shows_case
                 || cites(&page.titled)
                 || cites(&page.said),
@@ -215,6 +223,7 @@ impl Weights {
             may_refuse: page.may_refuse_by_title(),
             is_banned: page.is_banned(),
             names_check: page.has(Meaning::SecurityCheck),
+            waits: page.has(Meaning::Wait),
             titled_wait: page.titled.has(Meaning::Wait) && page.titled.has_only(Meaning::Wait),
             ..Self::default()
         };
@@ -309,6 +318,8 @@ impl Weights {
             title.is_some() && names_403(page.title) || is_titled && names_403(start);
         let is_said = page.has(Meaning::Denied) && names_403(start);
         self.titled_denied = page.titled.has(Meaning::Denied);
+        self.opens_denied = page.titled.first(Meaning::Denied).is_some_and(|word| word.begin == 0);
+        self.names_refuser = both(Meaning::Firewall) > 0 || has_address(page.text);
         self.names_reason =
             both(Meaning::Firewall) + both(Meaning::Unusual) > 0 || page.said.has(Meaning::Address);
         self.names_case = page.has(Meaning::Denied) && page.said.has(Meaning::Reference);
@@ -347,8 +358,18 @@ fn first_sentence(text: &str) -> &str {
 
 /// Whether `text` contains an IPv4 address, which may be the visitor's.
 fn has_address(text: &str) -> bool {
-    let mut words = text.split(|c: char| !c.is_ascii_digit() && c != '.');
-    words.any(|word| word.trim_matches('.').parse::<std::net::Ipv4Addr>().is_ok())
+    addresses(text).next().is_some()
+}
+
+/// Whether `text` has more addresses than those of the visitor and of a server.
+fn lists_addresses(text: &str) -> bool {
+    addresses(text).nth(2).is_some()
+}
+
+/// The IPv4 addresses in `text`.
+fn addresses(text: &str) -> impl Iterator<Item = Ipv4Addr> {
+    let words = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+    words.filter_map(|word| word.trim_matches('.').parse().ok())
 }
 
 /// Whether `text` asks a question.

@@ -287,6 +287,137 @@ fn what_may_happen_to_others_is_no_refusal_and_no_limit() {
 }
 
 #[test]
+fn a_check_says_how_to_go_on() {
+    let script = "<script src=/c.js></script>";
+    let found = verdicts(
+        (
+            "Shop",
+            &format!(
+                "<p>You look automated: we verify that you are no bot. Please wait.</p>{script}"
+            ),
+        ),
+        ("Roles", &format!("<p>You verify that automated traffic is no bot.</p>{script}")),
+    );
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+    let found = verdicts(
+        ("Bot protection", "<p>Are you human? Check the box.</p><button>Go on</button>"),
+        ("Bot protection", "<p>It tells humans from bots at your door.</p><button>Book</button>"),
+    );
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+}
+
+#[test]
+fn a_page_about_the_message_of_a_check_is_none() {
+    let pass = "Solve the captcha to continue: it shows that you are not a robot.";
+    let script = "<script src=/c.js></script>";
+    let found = verdicts(
+        ("Unusual traffic", &format!("<p>We see unusual traffic. {pass}</p>{script}")),
+        (
+            "Unusual traffic",
+            &format!("<p>The message appears for unusual traffic. {pass}</p>{script}"),
+        ),
+    );
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+    let pass = "Lösen Sie das Captcha, um fortzufahren: Es zeigt, dass Sie kein Roboter sind.";
+    let found = verdicts(
+        ("Datenverkehr", &format!("<p>Ungewöhnlicher Datenverkehr. {pass}</p>{script}")),
+        ("Datenverkehr", &format!("<p>Die Meldung erscheint oft. {pass}</p>{script}")),
+    );
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+    // A check with its own widget may explain itself.
+    let explained =
+        format!("<p>The message appears for unusual traffic. {pass}</p><div class=captcha></div>");
+    assert_eq!(page(200, &markup("Verify", &explained)).verdict(), Verdict::Captcha);
+}
+
+#[test]
+fn a_page_of_many_parts_is_no_check() {
+    let ask = "<h1>Security check</h1><p>Confirm that you are human.</p><form><button>Yes</button></form>";
+    let parts = |count| format!("{ask}{}", "<h2>Part</h2><p>Words.</p>".repeat(count));
+    let found = verdicts(("Security check", &parts(3)), ("Security check", &parts(6)));
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+}
+
+#[test]
+fn a_choice_is_offered_to_those_that_a_site_knows() {
+    let choose = "<form><input type=radio name=a>One<input type=radio name=a>Two<button>Next</button></form>";
+    let found = verdicts(
+        (
+            "Security check",
+            &format!("<p>Which is an animal? Show that you are a human.</p>{choose}"),
+        ),
+        (
+            "Security check",
+            &format!(
+                "<h1>Security check</h1><p>We don't recognise this device. Choose how to confirm that it is you.</p>{choose}"
+            ),
+        ),
+    );
+    assert_eq!(found, (Verdict::Captcha, Verdict::Ok));
+}
+
+#[test]
+fn a_list_of_addresses_refuses_nobody() {
+    let found = verdicts(
+        ("Blocked", "<p>192.0.2.1 blocked: too many scans.</p>"),
+        (
+            "Blocked",
+            "<p>192.0.2.1 blocked, 192.0.2.2 blocked, 192.0.2.3 blocked: too many scans.</p>",
+        ),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn a_refusal_that_speaks_to_nobody_has_its_words_first_in_the_title() {
+    let body = "<p>The firewall found suspicious automated requests.</p>";
+    let found = verdicts(("Access denied", body), ("Readers: access denied", body));
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn what_a_site_refuses_to_its_customers_is_no_wall() {
+    let reason = "was blocked because of suspicious activity.";
+    let found = verdicts(
+        ("Request blocked", &format!("<p>Your request {reason}</p>")),
+        ("Request blocked", &format!("<p>Your request for a payment {reason}</p>")),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+    let found = verdicts(
+        ("요청 거부", "<p>비정상적인 접근이 확인되어 귀하의 요청이 거부되었습니다. 번호 17.</p>"),
+        ("요청 거부", "<p>비정상적인 거래가 확인되어 귀하의 요청이 거부되었습니다. 번호 17.</p>"),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn a_wall_speaks_of_this_request_and_not_of_any() {
+    let blocked = "was blocked by the firewall. The event ID is in the log.</p>";
+    let found = verdicts(
+        ("Firewall", &format!("<p>Your request {blocked}")),
+        ("Firewall", &format!("<p>It tells the owner if a request that matches a rule {blocked}")),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+    let found = verdicts(
+        ("Zugriff verweigert", "<p>Ihre Anfrage wurde von der Firewall blockiert, Nummer 17.</p>"),
+        ("Zugriff verweigert", "<p>So heißt es, wenn eine Anfrage blockiert wurde: Firewall.</p>"),
+    );
+    assert_eq!(found, (Verdict::Forbidden, Verdict::Ok));
+}
+
+#[test]
+fn what_an_answer_means_is_no_limit() {
+    let found = verdicts(
+        ("Rate limit exceeded", "<p>Your client has sent too many requests in a minute.</p>"),
+        (
+            "Rate limit exceeded",
+            "<p>The answer of a server to those who have sent too many requests in a minute.</p>",
+        ),
+    );
+    assert_eq!(found, (Verdict::RateLimited, Verdict::Ok));
+}
+
+#[test]
 fn a_title_that_asks_something_heads_no_refusal() {
     let body = "<p>Your IP address was blocked by the firewall.</p>";
     let found = verdicts(("Access denied", body), ("Is the access denied?", body));
