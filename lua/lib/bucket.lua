@@ -305,7 +305,7 @@ local function save_bucket(key, bucket, now, limits)
   if changed[1] then redis.call('HSET', key, unpack(changed)) end
   local fill = limits.rate and ceil(limits.burst / limits.per_second * 1e6) or 0
   -- A trip changes the learned rate only when the scope opens again.
-  local learned = limits.learns and (limits.taught and LEARNED_FOR or limits.closed) or 0
+  local learned = limits.learns and (limits.taught and CONST.LEARNED_FOR or limits.closed) or 0
   keep(key, math.max(bucket.at, now) - now + math.max(fill + limits.ramp, longest, learned, bucket.kept))
 end
 

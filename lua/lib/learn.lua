@@ -13,32 +13,7 @@ local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute',
 local WHY = { start = 0, sure_trip = 1, doubtful_trip = 2, try_failed = 3, eased = 4, climb = 5, try = 6, hand = 7,
   forgotten = 8, recalled = 9, bounds = 10, test = 11, no_wall = 12, overload = 13, relieved = 14,
   no_relief = 15 }
-local MINUTE = 60000000
-local HOLD = MINUTE
-local LONG_HOLD = 10 * MINUTE
-local QUICK = 20000000
-local ECHO = 5000000
-local WORTH = 15
-local LONGEST = 3600000000
-local EASED = 0.9
-local CONFIRMED = 0.98
-local CLIMB = 1.3
-local NEAR = 0.95
-local APPROACH = 0.1
-local LEAST = 0.02
-local STEP = 0.04
-local STRIDE = 0.25
-local ABOVE = 1.01
-local USED = 0.6
-local HALF = 0.5
-local TESTED_BELOW = 0.75
-local RECENT = 1800000000
-LOAD.DRAINS, LOAD.GROWS, LOAD.LITTLE, LOAD.NEW, LOAD.EXCUSED = 1.1, 0.9, 1e-9, 0.25, 10 * MINUTE
--- As in src/limiter/learn/wall.rs.
-local WALL = { FIELDS = { 'flowed', 'most', 'window', 'ban', 'trips', 'guessed' }, LONG = 480000000, LONGEST = 21600000000, WORTH = 20, KEPT = 0.97, LONGER = 1.15, FURTHER = 2.5 * 0.97, REQUESTS = 4, SECONDS = 0.5,
-  ROUND = { 1000000, 5000000, 10000000, 60000000, 120000000, 300000000, 600000000, 900000000, 1800000000, 3600000000 } }
--- A learned rate is kept longer than an idle week.
-local LEARNED_FOR = 604800000000
+local WALL = { FIELDS = { 'flowed', 'most', 'window', 'ban', 'trips', 'guessed' }, ROUND = CONST.WALL_ROUND }
 
 function WALL.load(learned, text)
   local numbers = {}
@@ -55,7 +30,7 @@ end
 
 -- The limit that the rate follows: `most window ban trips`; empty = none.
 function WALL.name(learned)
-  if learned.most <= 0 or learned.ban < WALL.LONG then return '' end
+  if learned.most <= 0 or learned.ban < CONST.WALL_LONG then return '' end
   return table.concat({ exact(learned.most), whole(learned.window), whole(learned.ban), whole(learned.trips) }, ' ')
 end
 
@@ -86,10 +61,10 @@ local function set_back_learned(learned, back)
 end
 
 local function count_learned(learned, moment, tokens)
-  if moment >= learned.minute + 2 * MINUTE then
+  if moment >= learned.minute + 2 * CONST.LEARN_MINUTE then
     learned.before, learned.counted, learned.minute = 0, 0, moment
-  elseif moment >= learned.minute + MINUTE then
-    learned.before, learned.counted, learned.minute = learned.counted, 0, learned.minute + MINUTE
+  elseif moment >= learned.minute + CONST.LEARN_MINUTE then
+    learned.before, learned.counted, learned.minute = learned.counted, 0, learned.minute + CONST.LEARN_MINUTE
   end
   learned.counted = learned.counted + tokens
   if learned.flowed > 0 then learned.flowed = learned.flowed + tokens end
@@ -97,13 +72,13 @@ local function count_learned(learned, moment, tokens)
 end
 
 local function carried(learned, moment)
-  local into = math.max(moment - learned.minute, 0) / MINUTE
+  local into = math.max(moment - learned.minute, 0) / CONST.LEARN_MINUTE
   if into <= 1 then return (learned.counted + learned.before * (1 - into)) / 60 end
   return learned.counted * math.max(2 - into, 0) / 60
 end
 
 local function is_trying(learned)
-  return learned.mark > 0 and learned.rate > learned.mark * ABOVE
+  return learned.mark > 0 and learned.rate > learned.mark * CONST.LEARN_ABOVE
 end
 
 local function forget_test(learned)
@@ -136,9 +111,9 @@ end
 
 -- The window after a failed guess: the next round one if it is near.
 function WALL.further(took)
-  local near = WALL.next(took * WALL.LONGER)
-  if near and near <= took * WALL.FURTHER * WALL.LONGER then return near end
-  return floor(took * WALL.FURTHER)
+  local near = WALL.next(took * CONST.WALL_LONGER)
+  if near and near <= took * CONST.WALL_FURTHER * CONST.WALL_LONGER then return near end
+  return floor(took * CONST.WALL_FURTHER)
 end
 
 -- The limit after a ban, in tokens per second; nil = the ban was short, or the counts show no limit.
@@ -146,75 +121,75 @@ function WALL.trip(learned, ban, rate, first)
   local sent, most, trips, window = learned.flowed, learned.most, learned.trips, nil
   learned.flowed = 1
   if sent <= 0 then return nil end
-  local passed = math.max(sent - WALL.REQUESTS - rate * WALL.SECONDS, sent / 2)
+  local passed = math.max(sent - CONST.WALL_REQUESTS - rate * CONST.WALL_SECONDS, sent / 2)
   local took = passed / rate * 1e6
-  local known = most > 0 and passed <= most * WALL.LONGER
-  local failed = learned.guessed == 1 and took <= learned.window * WALL.FURTHER
-  local guessed = failed or ban >= WALL.LONG and first
-  if known and took <= learned.window and not (failed and passed * WALL.LONGER >= most) then
+  local known = most > 0 and passed <= most * CONST.WALL_LONGER
+  local failed = learned.guessed == 1 and took <= learned.window * CONST.WALL_FURTHER
+  local guessed = failed or ban >= CONST.WALL_LONG and first
+  if known and took <= learned.window and not (failed and passed * CONST.WALL_LONGER >= most) then
     window = learned.window
   elseif failed then
     window = WALL.further(took)
   elseif guessed or known or most <= 0 then
-    window = WALL.next(took * WALL.LONGER)
+    window = WALL.next(took * CONST.WALL_LONGER)
   end
   WALL.drop(learned)
   if not window then return nil end
   learned.most, learned.window = known and math.min(most, passed) or passed, window
   learned.ban, learned.trips, learned.guessed = ban, known and trips + 1 or 1, guessed and 1 or 0
-  return (ban >= WALL.LONG or failed) and WALL.limit(learned) or nil
+  return (ban >= CONST.WALL_LONG or failed) and WALL.limit(learned) or nil
 end
 
 function WALL.bears(learned, rate)
-  if learned.most > 0 and rate > WALL.limit(learned) * WALL.LONGER then WALL.drop(learned) end
+  if learned.most > 0 and rate > WALL.limit(learned) * CONST.WALL_LONGER then WALL.drop(learned) end
 end
 
 local function learn_trip(learned, last, news, shares, learn)
   if learned.testing == 1 then
     -- More blocks than scattered ones came, so this is a wall.
     forget_shares(shares)
-    learned.again = news.opened + LONGEST
+    learned.again = news.opened + CONST.LEARN_LONGEST
   end
   -- The rate and the mark before the first of the blocks that tripped the cooldown.
   local rate, mark = learned.rate, learned.mark
-  if learned.changed == learned.blocked and news.blocked - learned.changed < HOLD and learned.testing == 0
+  if learned.changed == learned.blocked and news.blocked - learned.changed < CONST.LEARN_HOLD and learned.testing == 0
     and learned.old_rate > rate then
     rate, mark = learned.old_rate, learned.old_mark
   end
   forget_test(learned)
   learned.answers = 0
-  if learned.untripped <= 0 or news.opened - learned.tripped > RECENT then
+  if learned.untripped <= 0 or news.opened - learned.tripped > CONST.LEARN_RECENT then
     learned.untripped, learned.tripped = learned.rate, news.opened
   end
   local at = news.blocked > learned.seen and news.blocked or last
   local length = news.opened - at
-  local long = length >= WALL.LONG
-  local longest = long and WALL.LONGEST or LONGEST
-  local worth = math.min(math.max(length * (long and WALL.WORTH or WORTH), learn.patience), longest)
+  local long = length >= CONST.WALL_LONG
+  local longest = long and CONST.WALL_LONGEST or CONST.LEARN_LONGEST
+  local worth = math.min(math.max(length * (long and CONST.WALL_WORTH or CONST.LEARN_WORTH), learn.patience), longest)
   local limit = WALL.trip(learned, length, rate, mark <= 0)
   if news.blocked <= learned.seen then limit = nil end
   local eased = learned.changed == learned.blocked and learned.changed > learned.seen
-    and at - learned.changed < HOLD and carried(learned, at) >= learned.mark
+    and at - learned.changed < CONST.LEARN_HOLD and carried(learned, at) >= learned.mark
   local known = learned.bad > 0 and learned.rate <= learned.bad
   if not eased then learned.bad = learned.rate end
   if limit then
     learned.why = news.sure and WHY.sure_trip or WHY.doubtful_trip
-    learned.bad, learned.mark, learned.patience = limit, limit * WALL.KEPT, worth
+    learned.bad, learned.mark, learned.patience = limit, limit * CONST.WALL_KEPT, worth
   elseif eased then
-    learned.mark = learned.mark * CONFIRMED
+    learned.mark = learned.mark * CONST.LEARN_CONFIRMED
     learned.patience = math.max(learned.patience, worth)
   elseif is_trying(learned) then
     learned.why = WHY.try_failed
-    learned.mark = learned.mark * CONFIRMED
+    learned.mark = learned.mark * CONST.LEARN_CONFIRMED
     learned.patience = math.min(math.max(learned.patience * 2, worth), longest)
   else
     learned.why = news.sure and WHY.sure_trip or WHY.doubtful_trip
     local least = learned.mark > 0 and 0.5 or 0.25
     local flowed = carried(learned, at)
-    local idle = not news.sure and at - learned.changed >= MINUTE and flowed < learned.rate * USED
+    local idle = not news.sure and at - learned.changed >= CONST.LEARN_MINUTE and flowed < learned.rate * CONST.LEARN_USED
     local estimate = idle and learned.rate or math.min(math.max(flowed, learned.rate * least), learned.rate)
     learned.mark = estimate * (news.sure and learn.back_off or math.sqrt(learn.back_off))
-    learned.patience = (news.sure or known or longest > LONGEST) and worth or learn.patience
+    learned.patience = (news.sure or known or longest > CONST.LEARN_LONGEST) and worth or learn.patience
   end
   learned.rate = learned.mark
   learned.changed, learned.seen = news.opened, news.opened
@@ -230,15 +205,15 @@ local function remember_level(learned)
 end
 
 local function may_test(learned, news, learn)
-  local eased = learned.rate < learned.old_rate * TESTED_BELOW
-  return learned.rate * HALF >= learn.floor and (eased or not news.sure)
+  local eased = learned.rate < learned.old_rate * CONST.LEARN_TESTED_BELOW
+  return learned.rate * CONST.LEARN_HALF >= learn.floor and (eased or not news.sure)
 end
 
 local function begin_test(learned, now, news, shares)
   remember_level(learned)
   suspect_shares(shares)
   learned.testing, learned.sent = 1, 0
-  learned.rate = learned.rate * HALF
+  learned.rate = learned.rate * CONST.LEARN_HALF
   learned.changed, learned.blocked, learned.why = now, news.blocked, WHY.test
 end
 
@@ -247,14 +222,14 @@ local function learn_test(learned, now, news, shares, learn)
   local same = outcome_of(shares, learned.sent)
   if same == nil then return end
   local rate, mark, bad = learned.old_rate, learned.old_mark, learned.old_bad
-  local tested, good = learned.rate / HALF, 1 - total_of(shares.base)
+  local tested, good = learned.rate / CONST.LEARN_HALF, 1 - total_of(shares.base)
   local most = most_blocked(shares)
   settle_shares(shares, same)
   forget_test(learned)
   if same then
     learned.why = WHY.no_wall
     learned.rate, learned.mark, learned.bad = rate, mark, bad
-    local recent = learned.untripped > rate and now - learned.tripped < RECENT
+    local recent = learned.untripped > rate and now - learned.tripped < CONST.LEARN_RECENT
     if total_of(shares.base) >= CONST.SHARES_FREQUENT and recent then
       learned.rate, learned.mark, learned.bad = learned.untripped, 0, 0
     end
@@ -262,9 +237,9 @@ local function learn_test(learned, now, news, shares, learn)
   else
     learned.why = WHY.eased
     learned.bad = tested
-    learned.rate = most and learned.rate * (1 - most) * NEAR or math.max(learned.rate, tested * good * NEAR)
+    learned.rate = most and learned.rate * (1 - most) * CONST.LEARN_NEAR or math.max(learned.rate, tested * good * CONST.LEARN_NEAR)
     learned.mark = learned.rate
-    learned.again = now + LONGEST
+    learned.again = now + CONST.LEARN_LONGEST
   end
   learned.patience = learn.patience
   learned.changed = now
@@ -278,17 +253,17 @@ local function learn_ease(learned, blocked, shares, learn)
   if is_trying(learned) then
     learned.why = WHY.try_failed
     learned.rate = learned.mark
-    learned.patience = math.max(math.min(learned.patience * 2, LONGEST), learned.patience)
+    learned.patience = math.max(math.min(learned.patience * 2, CONST.LEARN_LONGEST), learned.patience)
     if blocked < learned.again then
       forget_test(learned)
-      learned.again = blocked + LONGEST + learned.patience
+      learned.again = blocked + CONST.LEARN_LONGEST + learned.patience
     end
   else
     learned.why = WHY.eased
-    learned.rate = learned.rate * EASED
+    learned.rate = learned.rate * CONST.LEARN_EASED
     learned.mark = learned.rate
     learned.patience = math.max(learned.patience, learn.patience)
-    if learned.rate < learned.old_rate * HALF then learned.again = math.min(learned.again, blocked) end
+    if learned.rate < learned.old_rate * CONST.LEARN_HALF then learned.again = math.min(learned.again, blocked) end
   end
   learned.blocked, learned.changed = blocked, blocked
 end
@@ -300,24 +275,24 @@ local function learn_grow(learned, now, ceiling, learn)
     return
   end
   local trying = is_trying(learned)
-  local near = learned.bad * NEAR
+  local near = learned.bad * CONST.LEARN_NEAR
   local below = learned.mark > 0 and learned.rate < near * 0.99
   local wait = learned.patience
   if trying then
     -- If a step exceeds a limit, that shows within the limit's window.
-    local window = learned.patience > LONGEST and learned.window or 0
-    wait = below and learned.patience >= LONGEST and LONG_HOLD or math.max(window, HOLD)
+    local window = learned.patience > CONST.LEARN_LONGEST and learned.window or 0
+    wait = below and learned.patience >= CONST.LEARN_LONGEST and CONST.LEARN_LONG_HOLD or math.max(window, CONST.LEARN_HOLD)
   elseif learned.mark <= 0 then
-    wait = QUICK
+    wait = CONST.LEARN_QUICK
   elseif below then
     local part = learned.rate / learned.bad
     -- After a long ban every step risks more.
-    if learned.patience < LONGEST then part = part * part * part end
-    wait = math.max(floor(math.min(learned.patience, LONGEST) * part), learn.patience)
+    if learned.patience < CONST.LEARN_LONGEST then part = part * part * part end
+    wait = math.max(floor(math.min(learned.patience, CONST.LEARN_LONGEST) * part), learn.patience)
   end
   if now - learned.changed < wait or learned.rate >= ceiling then return end
   learned.changed = now
-  if learned.mark > 0 and carried(learned, now) < learned.rate * USED then return end
+  if learned.mark > 0 and carried(learned, now) < learned.rate * CONST.LEARN_USED then return end
   if trying then
     learned.mark = learned.rate
     WALL.bears(learned, learned.rate)
@@ -326,13 +301,13 @@ local function learn_grow(learned, now, ceiling, learn)
   end
   learned.why = learned.mark > 0 and not below and WHY.try or WHY.climb
   if learned.mark <= 0 then
-    learned.rate = learned.rate * CLIMB
+    learned.rate = learned.rate * CONST.LEARN_CLIMB
   elseif below then
-    local step = math.max((learned.bad - learned.rate) * APPROACH, learned.rate * LEAST)
+    local step = math.max((learned.bad - learned.rate) * CONST.LEARN_APPROACH, learned.rate * CONST.LEARN_LEAST)
     learned.rate = math.min(learned.rate + step, near)
   else
     local gained = learned.bad > 0 and learned.rate / learned.bad - 1 or 0
-    learned.rate = learned.rate * (1 + math.min(math.max(gained, STEP), STRIDE))
+    learned.rate = learned.rate * (1 + math.min(math.max(gained, CONST.LEARN_STEP), CONST.LEARN_STRIDE))
   end
 end
 
@@ -358,23 +333,23 @@ end
 function LOAD.hear(learned, now, news)
   local load, strains = news.load, learned.answers > 0
   if load.at <= learned.heard then
-    if strains and now - learned.heard > MINUTE then return { strained = false } end
+    if strains and now - learned.heard > CONST.LEARN_MINUTE then return { strained = false } end
     return nil
   end
   learned.heard = load.at
-  local counts = load.strained and (now >= learned.spared or load.good < load.answered * HALF)
+  local counts = load.strained and (now >= learned.spared or load.good < load.answered * CONST.LEARN_HALF)
   if not counts and not strains then return nil end
   return { strained = counts, sent = load.sent, answered = load.answered, good = load.good }
 end
 
 function LOAD.relieve(learned, now, learn)
-  local answers, tried = learned.answers, learned.calm_mark > 0 and learned.calm_rate > learned.calm_mark * ABOVE
+  local answers, tried = learned.answers, learned.calm_mark > 0 and learned.calm_rate > learned.calm_mark * CONST.LEARN_ABOVE
   -- A failed try confirms the mark.
-  local least = tried and learned.calm_mark * CONFIRMED or 0
+  local least = tried and learned.calm_mark * CONST.LEARN_CONFIRMED or 0
   -- A try costs the time until the queue has drained.
-  learned.patience = math.max(math.min(now - learned.changed, MINUTE) * WORTH, learn.patience)
+  learned.patience = math.max(math.min(now - learned.changed, CONST.LEARN_MINUTE) * CONST.LEARN_WORTH, learn.patience)
   learned.answers, learned.why, learned.changed = 0, WHY.relieved, now
-  learned.rate = math.max(math.min(math.max(answers * NEAR, least), learned.calm_rate), learned.rate)
+  learned.rate = math.max(math.min(math.max(answers * CONST.LEARN_NEAR, least), learned.calm_rate), learned.rate)
   learned.mark = learned.rate
   learned.bad = math.min(learned.bad, math.max(answers, learned.rate))
 end
@@ -382,34 +357,34 @@ end
 function LOAD.excuse(learned, now)
   learned.rate, learned.mark, learned.bad = learned.calm_rate, learned.calm_mark, learned.calm_bad
   LOAD.forget(learned)
-  learned.spared, learned.why, learned.changed = now + LOAD.EXCUSED, WHY.no_relief, now
+  learned.spared, learned.why, learned.changed = now + CONST.LEARN_EXCUSED, WHY.no_relief, now
 end
 
 function LOAD.bear(learned, now, load, learn)
   if not load.strained then return LOAD.relieve(learned, now, learn) end
-  local used = load.sent >= learned.rate * USED
+  local used = load.sent >= learned.rate * CONST.LEARN_USED
   if learned.answers > 0 then
-    local known, fails = learned.answers, load.good < load.answered * HALF
-    local keeps_up = load.answered >= load.sent * LOAD.GROWS and load.answered <= load.sent * LOAD.DRAINS
-    if not fails and keeps_up and learned.rate <= known * HALF * ABOVE then
-      if now - learned.changed >= MINUTE then LOAD.excuse(learned, now) end
+    local known, fails = learned.answers, load.good < load.answered * CONST.LEARN_HALF
+    local keeps_up = load.answered >= load.sent * CONST.LEARN_GROWS and load.answered <= load.sent * CONST.LEARN_DRAINS
+    if not fails and keeps_up and learned.rate <= known * CONST.LEARN_HALF * CONST.LEARN_ABOVE then
+      if now - learned.changed >= CONST.LEARN_MINUTE then LOAD.excuse(learned, now) end
       return
     end
-    local new = known > LOAD.LITTLE and known + (load.good - known) * LOAD.NEW or load.good
-    if used or known > LOAD.LITTLE then learned.answers = math.max(new, LOAD.LITTLE) end
-    if not fails and load.answered > load.sent * LOAD.DRAINS then
+    local new = known > CONST.LEARN_LITTLE and known + (load.good - known) * CONST.LEARN_NEW or load.good
+    if used or known > CONST.LEARN_LITTLE then learned.answers = math.max(new, CONST.LEARN_LITTLE) end
+    if not fails and load.answered > load.sent * CONST.LEARN_DRAINS then
       learned.changed = now
       return
     end
   else
-    learned.answers = used and math.max(load.good, LOAD.LITTLE) or LOAD.LITTLE
+    learned.answers = used and math.max(load.good, CONST.LEARN_LITTLE) or CONST.LEARN_LITTLE
     learned.calm_rate, learned.calm_mark, learned.calm_bad = learned.rate, learned.mark, learned.bad
   end
   learned.why, learned.changed, learned.bad = WHY.overload, now, learned.rate
   if used then
-    learned.rate = math.max(learned.answers * HALF, learned.rate * HALF)
+    learned.rate = math.max(learned.answers * CONST.LEARN_HALF, learned.rate * CONST.LEARN_HALF)
   else
-    learned.rate = learned.rate * EASED
+    learned.rate = learned.rate * CONST.LEARN_EASED
   end
   learned.mark = learned.rate
 end
@@ -465,7 +440,7 @@ local function observe_learned(learned, now, last, news, known, shares, ceiling,
   elseif are_explained(shares) then
     learned.blocked = math.max(learned.blocked, news.blocked)
     learn_grow(learned, now, most, learn)
-  elseif (news.sure or now < learned.again) and news.blocked > learned.blocked + ECHO and news.blocked > learned.seen then
+  elseif (news.sure or now < learned.again) and news.blocked > learned.blocked + CONST.LEARN_ECHO and news.blocked > learned.seen then
     learn_ease(learned, news.blocked, shares, learn)
   else
     learn_grow(learned, now, most, learn)

@@ -39,7 +39,7 @@ pub const RETURNED: usize = 64;
 pub const LONG_AGO: i64 = i64::MIN / 2;
 
 /// How long a learned rate is kept: longer than an idle week.
-const LEARNED_FOR: i64 = 7 * 24 * 3_600 * 1_000_000;
+pub(crate) const LEARNED_FOR: i64 = 7 * 24 * 3_600 * 1_000_000;
 
 /// A fixed window in progress, identified by its length. A change of other quotas does not restart
 /// it.

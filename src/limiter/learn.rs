@@ -16,10 +16,10 @@
 //! The rate changes only when tickets are taken. Tokens from before a change count at the old rate, so the bucket's
 //! bound holds for the rate in force at each moment. `lua/lib/learn.lua` has the same operations in the same order.
 
-mod overload;
+pub(crate) mod overload;
 mod reason;
-mod scattered;
-mod wall;
+pub(crate) mod scattered;
+pub(crate) mod wall;
 
 pub use overload::Strained;
 pub use reason::{KnownRate, RateOverride, RateReason};
@@ -103,40 +103,43 @@ pub struct Learned {
 }
 
 /// Grants are counted per minute. Most walls have no longer window, and a slow rate fills no shorter one.
-const MINUTE: i64 = 60_000_000;
+pub(crate) const MINUTE: i64 = 60_000_000;
 /// How long a step above the mark must last to become the mark: one whole counting window.
-const HOLD: i64 = MINUTE;
+pub(crate) const HOLD: i64 = MINUTE;
 /// The same for a step of the climb after a long ban, because a failed step would cost another long ban.
-const LONG_HOLD: i64 = 10 * MINUTE;
+pub(crate) const LONG_HOLD: i64 = 10 * MINUTE;
 /// How long each step lasts while no limit has been met, so that the first limit is found within minutes.
-const QUICK: i64 = 20_000_000;
+pub(crate) const QUICK: i64 = 20_000_000;
 /// Blocks that come within this time count as one, because they answer requests that were in flight together.
-const ECHO: i64 = 5_000_000;
+pub(crate) const ECHO: i64 = 5_000_000;
 /// A try that ended in a cooldown is repeated only after this many times the cooldown's length, so that tries cost a
 /// small part of the time.
-const WORTH: i64 = 15;
+pub(crate) const WORTH: i64 = 15;
 /// Longest calm period: a site's limit may change between day and night.
-const LONGEST: i64 = 3_600_000_000;
+pub(crate) const LONGEST: i64 = 3_600_000_000;
 /// The rate is multiplied by this after a sure block that tripped nothing.
-const EASED: f64 = 0.9;
+pub(crate) const EASED: f64 = 0.9;
 /// The mark is multiplied by this when a try just above it fails.
-const CONFIRMED: f64 = 0.98;
+pub(crate) const CONFIRMED: f64 = 0.98;
+/// A test of scattered blocks uses this part of the rate. The queue of an overloaded site drains at this part of its
+/// response rate, and no step is larger. If more than this part of the responses fail, the load counts as the cause.
+pub(crate) const HALF: f64 = 0.5;
 /// Factor of each step while no limit has been met.
-const CLIMB: f64 = 1.3;
+pub(crate) const CLIMB: f64 = 1.3;
 /// The rate stops climbing at this part of the blocked rate and stays there for a calm period.
-const NEAR: f64 = 0.95;
+pub(crate) const NEAR: f64 = 0.95;
 /// Each step of the climb covers this part of the distance to the blocked rate ...
-const APPROACH: f64 = 0.1;
+pub(crate) const APPROACH: f64 = 0.1;
 /// ... but at least this part of the rate.
-const LEAST: f64 = 0.02;
+pub(crate) const LEAST: f64 = 0.02;
 /// The first step above the blocked rate is this part of the rate. Each further step is as large as the gain so far ...
-const STEP: f64 = 0.04;
+pub(crate) const STEP: f64 = 0.04;
 /// ... but at most this part.
-const STRIDE: f64 = 0.25;
+pub(crate) const STRIDE: f64 = 0.25;
 /// A rate counts as above the mark from this factor on, so that rounding does not count as a try.
-const ABOVE: f64 = 1.01;
+pub(crate) const ABOVE: f64 = 1.01;
 /// If less than this part of the rate was used, the result says nothing about the site.
-const USED: f64 = 0.6;
+pub(crate) const USED: f64 = 0.6;
 
 impl Learned {
     /// Moves every moment back with the clock.

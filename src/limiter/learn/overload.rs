@@ -4,21 +4,19 @@
 //! queue has drained, and then continues at nearly all of it. If half the rate changes nothing, the load is not the
 //! cause.
 
-use super::{ABOVE, CONFIRMED, EASED, Learn, Learned, MINUTE, NEAR, RateReason, USED, WORTH};
+use super::{ABOVE, CONFIRMED, EASED, HALF, Learn, Learned, MINUTE, NEAR, RateReason, USED, WORTH};
 use crate::limiter::load::Strain;
 
-/// A queue drains at this part of the site's response rate, and no step is larger. If more than this part of the
-/// responses fail, the load always counts as the cause.
-const HALF: f64 = 0.5;
 /// A queue drains if there are more responses per request than `DRAINS`, and grows if there are fewer than `GROWS`.
-const DRAINS: f64 = 1.1;
-const GROWS: f64 = 0.9;
+pub(crate) const DRAINS: f64 = 1.1;
+/// See [`DRAINS`].
+pub(crate) const GROWS: f64 = 0.9;
 /// Response rate of a site that answers nothing, in responses per second. Zero means that it is not overloaded.
-const LITTLE: f64 = 1e-9;
+pub(crate) const LITTLE: f64 = 1e-9;
 /// The weight of a new window in the known rate of good responses.
-const NEW: f64 = 0.25;
+pub(crate) const NEW: f64 = 0.25;
 /// After the load was not the cause, late responses are ignored for this long.
-const EXCUSED: i64 = 10 * MINUTE;
+pub(crate) const EXCUSED: i64 = 10 * MINUTE;
 
 /// What is known of an overloaded site.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

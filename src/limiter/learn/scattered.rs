@@ -1,16 +1,12 @@
 //! Blocks scattered among good pages. A test at half the rate shows whether a wall causes them.
 
-use super::{LONGEST, Learn, Learned, NEAR, News, RateReason};
-use crate::limiter::shares::Shares;
+use super::{HALF, LONGEST, Learn, Learned, NEAR, News, RateReason};
+use crate::limiter::shares::{FREQUENT, Shares};
 
-/// The part of the rate that is used during the test.
-const HALF: f64 = 0.5;
 /// Certain blocks start a test once they have lowered the rate to this part.
-const TESTED_BELOW: f64 = 0.75;
-/// With this share of blocks, three in a row are likely by chance.
-const FREQUENT: f64 = 0.05;
+pub(crate) const TESTED_BELOW: f64 = 0.75;
 /// How long a trip that came by chance can be undone.
-pub(super) const RECENT: i64 = 1_800_000_000;
+pub(crate) const RECENT: i64 = 1_800_000_000;
 
 /// The state before scattered blocks came. It is restored if no wall causes them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

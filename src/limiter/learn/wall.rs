@@ -9,15 +9,15 @@
 use crate::runtime::clock::{exact, whole};
 
 /// After a ban of at least this length a guess is worthwhile, because another trip would cost as much again.
-const LONG: i64 = 480_000_000;
+pub(crate) const LONG: i64 = 480_000_000;
 /// Longest calm period after such a ban.
-const LONGEST: i64 = 21_600_000_000;
+pub(crate) const LONGEST: i64 = 21_600_000_000;
 /// A failed try costs another ban, so tries are this many ban lengths apart. With [`KEPT`], 92 % of the pages are left.
-const WORTH: i64 = 20;
+pub(crate) const WORTH: i64 = 20;
 /// The part of the limit that is used.
-pub(super) const KEPT: f64 = 0.97;
+pub(crate) const KEPT: f64 = 0.97;
 /// Windows of most walls, in microseconds.
-const ROUND: [i64; 10] = [
+pub(crate) const ROUND: [i64; 10] = [
     1_000_000,
     5_000_000,
     10_000_000,
@@ -31,11 +31,11 @@ const ROUND: [i64; 10] = [
 ];
 /// A window is longer by at least this factor than the time to use up its limit: hardly any rule file has exactly the
 /// right rate. Counts and windows that differ by less are equal.
-const LONGER: f64 = 1.15;
+pub(crate) const LONGER: f64 = 1.15;
 /// If no round window is near after a failed guess, the rate is still too high by about this factor.
-const FURTHER: f64 = 2.5 * KEPT;
+pub(crate) const FURTHER: f64 = 2.5 * KEPT;
 /// Requests that were blocked or in flight at a trip: this many, plus those of this many seconds.
-const UNDER_WAY: (f64, f64) = (4.0, 0.5);
+pub(crate) const UNDER_WAY: (f64, f64) = (4.0, 0.5);
 
 /// A site's limit per window, as bans have shown it.
 #[derive(Debug, Clone, Copy, PartialEq)]

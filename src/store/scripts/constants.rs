@@ -1,7 +1,11 @@
 //! The constants that the limiter and the scripts share. Lua uses them as `CONST.NAME`.
 
 use crate::{
-    limiter::{bucket, cooldown, errors, load, shares, slots},
+    limiter::{
+        bucket, cooldown, errors,
+        learn::{self, overload, scattered, wall},
+        load, shares, slots,
+    },
     runtime::clock,
     store::fallback,
 };
@@ -42,5 +46,45 @@ pub(super) fn constants() -> Vec<(&'static str, String)> {
         ("LOAD_GRACE", load::GRACE.to_string()),
         ("LOAD_REMEMBERED", load::REMEMBERED.to_string()),
         ("LOAD_MOST", u32::MAX.to_string()),
+        ("LEARN_ABOVE", learn::ABOVE.to_string()),
+        ("LEARN_APPROACH", learn::APPROACH.to_string()),
+        ("LEARN_CLIMB", learn::CLIMB.to_string()),
+        ("LEARN_CONFIRMED", learn::CONFIRMED.to_string()),
+        ("LEARN_DRAINS", overload::DRAINS.to_string()),
+        ("LEARN_EASED", learn::EASED.to_string()),
+        ("LEARN_ECHO", learn::ECHO.to_string()),
+        ("LEARN_EXCUSED", overload::EXCUSED.to_string()),
+        ("LEARN_GROWS", overload::GROWS.to_string()),
+        ("LEARN_HALF", learn::HALF.to_string()),
+        ("LEARN_HOLD", learn::HOLD.to_string()),
+        ("LEARN_LEAST", learn::LEAST.to_string()),
+        ("LEARN_LITTLE", overload::LITTLE.to_string()),
+        ("LEARN_LONGEST", learn::LONGEST.to_string()),
+        ("LEARN_LONG_HOLD", learn::LONG_HOLD.to_string()),
+        ("LEARN_MINUTE", learn::MINUTE.to_string()),
+        ("LEARN_NEAR", learn::NEAR.to_string()),
+        ("LEARN_NEW", overload::NEW.to_string()),
+        ("LEARN_QUICK", learn::QUICK.to_string()),
+        ("LEARN_RECENT", scattered::RECENT.to_string()),
+        ("LEARN_STEP", learn::STEP.to_string()),
+        ("LEARN_STRIDE", learn::STRIDE.to_string()),
+        ("LEARN_TESTED_BELOW", scattered::TESTED_BELOW.to_string()),
+        ("LEARN_USED", learn::USED.to_string()),
+        ("LEARN_WORTH", learn::WORTH.to_string()),
+        ("WALL_FURTHER", wall::FURTHER.to_string()),
+        ("WALL_KEPT", wall::KEPT.to_string()),
+        ("WALL_LONG", wall::LONG.to_string()),
+        ("WALL_LONGER", wall::LONGER.to_string()),
+        ("WALL_LONGEST", wall::LONGEST.to_string()),
+        ("WALL_REQUESTS", wall::UNDER_WAY.0.to_string()),
+        ("WALL_SECONDS", wall::UNDER_WAY.1.to_string()),
+        ("WALL_WORTH", wall::WORTH.to_string()),
+        ("WALL_ROUND", round_windows()),
+        ("LEARNED_FOR", bucket::LEARNED_FOR.to_string()),
     ]
+}
+
+/// The round windows as a Lua table.
+fn round_windows() -> String {
+    format!("{{ {} }}", wall::ROUND.map(|window| window.to_string()).join(", "))
 }
