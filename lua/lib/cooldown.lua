@@ -12,10 +12,6 @@
 -- errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua), load
 -- (lib/load.lua).
 
--- Bans have round lengths.
-local PROBES = { WARIEST = 31, LONG = 240000000, LATER = 1.5, AFTER = 1.01,
-  ROUND = { 300000000, 600000000, 1200000000, 1800000000, 3600000000, 7200000000, 14400000000, 86400000000 } }
-
 -- The first COOLDOWN_NUMBERS fields are numbers; the others are texts.
 local COOLDOWN_NUMBERS = 20
 local COOLDOWN_FIELDS = {
@@ -183,14 +179,14 @@ end
 local function aim(scope, now, grown)
   local passed = scope.since > 0 and now - scope.since or scope.len
   local planned = passed + grown
-  if planned < PROBES.LONG then return grown end
-  local function fits(end_) return end_ > passed and end_ <= planned * PROBES.LATER end
+  if planned < CONST.PROBE_LONG then return grown end
+  local function fits(end_) return end_ > passed and end_ <= planned * CONST.PROBE_LATER end
   if fits(scope.enough) then return scope.enough - passed end
   local sooner, later
-  for _, length in ipairs(PROBES.ROUND) do
-    local end_ = floor(length * PROBES.AFTER)
+  for _, length in ipairs(CONST.PROBE_ROUND) do
+    local end_ = floor(length * CONST.PROBE_AFTER)
     if end_ <= planned then
-      if end_ > passed and end_ * PROBES.LATER >= planned then sooner = end_ end
+      if end_ > passed and end_ * CONST.PROBE_LATER >= planned then sooner = end_ end
     elseif not later and fits(end_) then
       later = end_
     end
@@ -209,10 +205,10 @@ end
 
 local function settle(scope, policy)
   local lasted = scope.till - scope.since
-  scope.enough = scope.since > 0 and lasted >= PROBES.LONG and lasted or 0
+  scope.enough = scope.since > 0 and lasted >= CONST.PROBE_LONG and lasted or 0
   local learned = scope.suf
   if scope.failed > 0 then
-    if scope.repeats == 0 then scope.wary = math.min(scope.wary * 2 + 1, PROBES.WARIEST) end
+    if scope.repeats == 0 then scope.wary = math.min(scope.wary * 2 + 1, CONST.PROBE_WARIEST) end
     scope.repeats, learned = scope.wary, scope.len
   elseif scope.repeats > 1 then
     scope.repeats = scope.repeats - 1

@@ -22,8 +22,8 @@
 //! microseconds of the store's clock.
 
 mod cause;
-mod length;
-mod probes;
+pub(crate) mod length;
+pub(crate) mod probes;
 mod report;
 
 pub use cause::{Blocks, Cause, culprit};

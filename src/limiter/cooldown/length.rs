@@ -13,7 +13,7 @@ pub(crate) const DAY: i64 = 86_400 * 1_000_000;
 pub(crate) const HOPELESS_GROW: f64 = 2.0;
 
 /// A length that worked is repeated at most this often before a shorter one is tried, because bans may become shorter.
-const WARIEST: u32 = 31;
+pub(crate) const WARIEST: u32 = 31;
 
 impl Cooldown {
     /// Learns from a cooldown that was long enough. If it had to grow, the next one starts at its length. If the

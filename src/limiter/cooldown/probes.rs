@@ -8,9 +8,9 @@ use super::Cooldown;
 use crate::runtime::clock::{exact, whole};
 
 /// Longer cooldowns aim at round lengths, in microseconds. Shorter bans end between two probes anyway.
-const LONG: i64 = 240_000_000;
+pub(crate) const LONG: i64 = 240_000_000;
 /// Lengths of bans, in microseconds. Twenty minutes is a ban of ten minutes, renewed by the probe after ten minutes.
-const ROUND: [i64; 8] = [
+pub(crate) const ROUND: [i64; 8] = [
     300_000_000,
     600_000_000,
     1_200_000_000,
@@ -21,9 +21,9 @@ const ROUND: [i64; 8] = [
     86_400_000_000,
 ];
 /// A probe may come later or earlier than planned by at most this factor.
-const LATER: f64 = 1.5;
+pub(crate) const LATER: f64 = 1.5;
 /// The ban began with a request; this member measures from the response.
-const AFTER: f64 = 1.01;
+pub(crate) const AFTER: f64 = 1.01;
 
 impl Cooldown {
     /// The length of the next cooldown, in microseconds. `grown` is the length without this adjustment.

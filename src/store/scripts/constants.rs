@@ -2,7 +2,9 @@
 
 use crate::{
     limiter::{
-        bucket, cooldown, errors,
+        bucket,
+        cooldown::{self, length, probes},
+        errors,
         learn::{self, overload, scattered, wall},
         load, shares, slots,
     },
@@ -12,16 +14,19 @@ use crate::{
 
 /// Name and value of each, as Lua reads them.
 pub(super) fn constants() -> Vec<(&'static str, String)> {
+    let mut all = of_limits_and_load();
+    all.extend(of_cooldowns());
+    all.extend(of_learned_rate());
+    all
+}
+
+fn of_limits_and_load() -> Vec<(&'static str, String)> {
     vec![
         ("HORIZON", bucket::HORIZON.to_string()),
         ("FIRST", bucket::FIRST.to_string()),
         ("BATCH", bucket::BATCH.to_string()),
         ("RETURNED", bucket::RETURNED.to_string()),
         ("LONG_AGO", bucket::LONG_AGO.to_string()),
-        ("KINDS", cooldown::KINDS.to_string()),
-        ("HOPELESS", cooldown::HOPELESS.to_string()),
-        ("HOPELESS_GROW", cooldown::HOPELESS_GROW.to_string()),
-        ("DAY", cooldown::DAY.to_string()),
         ("ERROR_SLOTS", errors::SLOTS.to_string()),
         ("SLOT_LEASE", slots::LEASE.to_string()),
         ("SETTLE", slots::SETTLE.to_string()),
@@ -46,6 +51,25 @@ pub(super) fn constants() -> Vec<(&'static str, String)> {
         ("LOAD_GRACE", load::GRACE.to_string()),
         ("LOAD_REMEMBERED", load::REMEMBERED.to_string()),
         ("LOAD_MOST", u32::MAX.to_string()),
+    ]
+}
+
+fn of_cooldowns() -> Vec<(&'static str, String)> {
+    vec![
+        ("KINDS", cooldown::KINDS.to_string()),
+        ("HOPELESS", cooldown::HOPELESS.to_string()),
+        ("HOPELESS_GROW", cooldown::HOPELESS_GROW.to_string()),
+        ("DAY", cooldown::DAY.to_string()),
+        ("PROBE_LONG", probes::LONG.to_string()),
+        ("PROBE_LATER", probes::LATER.to_string()),
+        ("PROBE_AFTER", probes::AFTER.to_string()),
+        ("PROBE_ROUND", list(&probes::ROUND)),
+        ("PROBE_WARIEST", length::WARIEST.to_string()),
+    ]
+}
+
+fn of_learned_rate() -> Vec<(&'static str, String)> {
+    vec![
         ("LEARN_ABOVE", learn::ABOVE.to_string()),
         ("LEARN_APPROACH", learn::APPROACH.to_string()),
         ("LEARN_CLIMB", learn::CLIMB.to_string()),
@@ -79,12 +103,13 @@ pub(super) fn constants() -> Vec<(&'static str, String)> {
         ("WALL_REQUESTS", wall::UNDER_WAY.0.to_string()),
         ("WALL_SECONDS", wall::UNDER_WAY.1.to_string()),
         ("WALL_WORTH", wall::WORTH.to_string()),
-        ("WALL_ROUND", round_windows()),
+        ("WALL_ROUND", list(&wall::ROUND)),
         ("LEARNED_FOR", bucket::LEARNED_FOR.to_string()),
     ]
 }
 
-/// The round windows as a Lua table.
-fn round_windows() -> String {
-    format!("{{ {} }}", wall::ROUND.map(|window| window.to_string()).join(", "))
+/// Microseconds as a Lua table.
+fn list(numbers: &[i64]) -> String {
+    let numbers: Vec<_> = numbers.iter().map(i64::to_string).collect();
+    format!("{{ {} }}", numbers.join(", "))
 }
