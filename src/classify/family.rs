@@ -283,8 +283,8 @@ impl<'a> FamilyMatcher<'a> {
         let waits = weights.waits && (weights.names_check || weights.insists);
         let runs = structure.scripts > 0 && waits;
         let says_more = weights.task || weights.unusual || weights.needs || runs;
-        let tells = says_more || weights.titled_check || weights.titled_wait;
-        !self.is_offer() && !weights.speaks_to_visitor && !tells
+        let announces_check = says_more || weights.titled_check || weights.titled_wait;
+        !self.is_offer() && !weights.speaks_to_visitor && !announces_check
     }
 
     /// Whether the page belongs to the site itself: it addresses its users or customers.
@@ -292,8 +292,8 @@ impl<'a> FamilyMatcher<'a> {
         let (structure, weights) = (self.structure(), self.weights());
         // A wall offers a choice to ask for a human, or where its problems can be reported.
         let lets_choose = structure.chooses && !structure.challenge && !weights.asks;
-        let is_told = (weights.is_headed || !self.is_offer()) && !weights.names_case;
-        lets_choose || weights.own > 1 || weights.own > 0 && is_told
+        let is_article = (weights.is_headed || !self.is_offer()) && !weights.names_case;
+        lets_choose || weights.own > 1 || weights.own > 0 && is_article
     }
 
     /// Whether the page is built like a check, or has another element than a script to act on.
@@ -379,10 +379,10 @@ impl<'a> FamilyMatcher<'a> {
             let is_plain = weights.may_refuse && weights.own == 0 && self.is_plain();
             let built = self.built_as_wall() + u32::from(is_plain);
             let says_so = words >= 5 && built >= 2 || words >= 4 && built >= 3;
-            let is_told = weights.speaks_to_visitor || weights.opens_denied;
+            let is_addressed = weights.speaks_to_visitor || weights.opens_denied;
             // A site that refuses something to its customer names no firewall, or uses more words of its trade.
             let is_own = weights.own > usize::from(weights.names_refuser);
-            let is_said = says_so && is_told && !is_own;
+            let is_said = says_so && is_addressed && !is_own;
             let is_about_it = weights.has_purpose || weights.is_about_refusals;
             (is_said || is_bare && built >= 2) && !is_about_it
         };
