@@ -192,7 +192,7 @@ impl<'a> FamilyMatcher<'a> {
             && (weights.titled_too_many || !weights.asks)
             || self.only_names_check();
         let offers = weights.insists || weights.task;
-        let asks = weights.asks && (offers || self.structure().has_means);
+        let asks = weights.asks && (offers || self.structure().has_means());
         let refused = weights.refusal > weights.human && !asks;
         if limited || refused {
             return Fit::No;
@@ -220,7 +220,7 @@ impl<'a> FamilyMatcher<'a> {
         let widget = structure.challenge && structure.forms > 0 && structure.fields == 0;
         let words = weights.human + u32::from(widget);
         let words = words.saturating_sub(2 * u32::try_from(weights.own).unwrap_or(9));
-        let has_means = structure.has_means || structure.challenge || structure.refresh;
+        let has_means = structure.has_means() || structure.challenge || structure.refresh;
         // A page with a heading but without any means to pass is an article about checks.
         let can_pass = has_means || !weights.is_headed || weights.names_case;
         let built = self.built_as_wall().saturating_sub(u32::from(!can_pass));
@@ -244,7 +244,7 @@ impl<'a> FamilyMatcher<'a> {
         }
         // A page without any such element may have lost it when it was saved, unless it is long.
         let is_short = self.visible <= MAX_BARE_TEXT && weights.own == 0;
-        let is_whole = structure.has_means || is_short || weights.names_case;
+        let is_whole = structure.has_means() || is_short || weights.names_case;
         let is_checked = weights.names_check && weights.speaks_to_visitor;
         let says_how = weights.task || weights.waits || weights.needs;
         is_whole && (says_how || is_checked || weights.titled_check)
@@ -309,7 +309,7 @@ impl<'a> FamilyMatcher<'a> {
             return false;
         }
         let structure = self.structure();
-        let is_alone = structure.scripts + structure.images == 0 && !structure.has_means;
+        let is_alone = structure.images == 0 && !structure.has_means();
         self.is_plain() && is_alone && !structure.has_root
     }
 
@@ -317,7 +317,7 @@ impl<'a> FamilyMatcher<'a> {
     fn only_names_check(&self) -> bool {
         let weights = self.weights();
         let says_so = weights.says_too_many && !weights.task && !weights.titled_check;
-        says_so && !self.structure().has_means && !self.structure().challenge
+        says_so && !self.structure().has_means() && !self.structure().challenge
     }
 
     /// Whether the page has only a widget and a title that mentions a check.

@@ -72,9 +72,7 @@ pub(super) struct Structure {
     pub(super) fields: usize,
     /// Pictures.
     pub(super) images: usize,
-    /// Has an element with which a visitor can pass: a form, a button, a frame, a script.
-    pub(super) has_means: bool,
-    /// Has such an element other than a script.
+    /// Has an element with which a visitor can pass, other than a script: a form, a button, a frame.
     pub(super) offers: bool,
     /// Has a password field.
     pub(super) password: bool,
@@ -180,6 +178,11 @@ impl Structure {
         self.fields > 0 || self.sections > 0 || self.described
     }
 
+    /// Whether the page has an element with which a visitor can pass, be it only a script.
+    pub(super) fn has_means(&self) -> bool {
+        self.offers || self.scripts > 0
+    }
+
     /// The inline scripts of `page`, which must be the page of this structure.
     pub(super) fn inline<'a>(&self, page: &'a str) -> impl Iterator<Item = &'a str> {
         self.inline.iter().filter_map(|(begin, end)| page.get(*begin..*end))
@@ -211,7 +214,6 @@ impl Structure {
         }
         let is_custom = name.contains(&b'-');
         self.offers |= is_custom || OFFERS.contains(&name);
-        self.has_means |= self.offers || name == b"script";
         if is_custom {
             self.add_names(name, &String::from_utf8_lossy(name));
         }
