@@ -4,8 +4,8 @@
 -- frozen excused (these two 0 or 1). Then the state before scattered blocks came: old_rate old_mark old_bad testing (0
 -- or 1) sent again untripped tripped. Then the state of an overloaded site: heard answers calm_rate calm_mark calm_bad
 -- spared. Zeros at the end are left out.
--- A second field (`w`) has what is known of the site's limit per window: flowed, or flowed most window ban trips guessed
--- (0 or 1).
+-- A second field (`w`) has what is known of the site's limit per window: flowed, or flowed most window ban trips
+-- guessed (0 or 1).
 local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
   'turn', 'why', 'frozen', 'excused', 'old_rate', 'old_mark', 'old_bad', 'testing', 'sent', 'again', 'untripped',
   'tripped', 'heard', 'answers', 'calm_rate', 'calm_mark', 'calm_bad', 'spared' }
@@ -186,7 +186,8 @@ local function learn_trip(learned, last, news, shares, learn)
     learned.why = news.sure and WHY.sure_trip or WHY.doubtful_trip
     local least = learned.mark > 0 and 0.5 or 0.25
     local flowed = carried(learned, at)
-    local idle = not news.sure and at - learned.changed >= CONST.LEARN_MINUTE and flowed < learned.rate * CONST.LEARN_USED
+    local idle = not news.sure and at - learned.changed >= CONST.LEARN_MINUTE
+      and flowed < learned.rate * CONST.LEARN_USED
     local estimate = idle and learned.rate or math.min(math.max(flowed, learned.rate * least), learned.rate)
     learned.mark = estimate * (news.sure and learn.back_off or math.sqrt(learn.back_off))
     learned.patience = (news.sure or known or longest > CONST.LEARN_LONGEST) and worth or learn.patience
@@ -237,7 +238,8 @@ local function learn_test(learned, now, news, shares, learn)
   else
     learned.why = WHY.eased
     learned.bad = tested
-    learned.rate = most and learned.rate * (1 - most) * CONST.LEARN_NEAR or math.max(learned.rate, tested * good * CONST.LEARN_NEAR)
+    learned.rate = most and learned.rate * (1 - most) * CONST.LEARN_NEAR
+      or math.max(learned.rate, tested * good * CONST.LEARN_NEAR)
     learned.mark = learned.rate
     learned.again = now + CONST.LEARN_LONGEST
   end
@@ -281,7 +283,8 @@ local function learn_grow(learned, now, ceiling, learn)
   if trying then
     -- If a step exceeds a limit, that shows within the limit's window.
     local window = learned.patience > CONST.LEARN_LONGEST and learned.window or 0
-    wait = below and learned.patience >= CONST.LEARN_LONGEST and CONST.LEARN_LONG_HOLD or math.max(window, CONST.LEARN_HOLD)
+    wait = below and learned.patience >= CONST.LEARN_LONGEST and CONST.LEARN_LONG_HOLD
+      or math.max(window, CONST.LEARN_HOLD)
   elseif learned.mark <= 0 then
     wait = CONST.LEARN_QUICK
   elseif below then
@@ -343,7 +346,8 @@ function LOAD.hear(learned, now, news)
 end
 
 function LOAD.relieve(learned, now, learn)
-  local answers, tried = learned.answers, learned.calm_mark > 0 and learned.calm_rate > learned.calm_mark * CONST.LEARN_ABOVE
+  local answers = learned.answers
+  local tried = learned.calm_mark > 0 and learned.calm_rate > learned.calm_mark * CONST.LEARN_ABOVE
   -- A failed try confirms the mark.
   local least = tried and learned.calm_mark * CONST.LEARN_CONFIRMED or 0
   -- A try costs the time until the queue has drained.
@@ -440,7 +444,8 @@ local function observe_learned(learned, now, last, news, known, shares, ceiling,
   elseif are_explained(shares) then
     learned.blocked = math.max(learned.blocked, news.blocked)
     learn_grow(learned, now, most, learn)
-  elseif (news.sure or now < learned.again) and news.blocked > learned.blocked + CONST.LEARN_ECHO and news.blocked > learned.seen then
+  elseif (news.sure or now < learned.again) and news.blocked > learned.blocked + CONST.LEARN_ECHO
+    and news.blocked > learned.seen then
     learn_ease(learned, news.blocked, shares, learn)
   else
     learn_grow(learned, now, most, learn)

@@ -22,8 +22,8 @@ local function save_memory(key, memory)
     'fleet', whole(memory.fleet), 'said', whole(memory.said), 'server', SERVER, 'run', memory.run)
 end
 
--- The run id of this process. A new interpreter alone is no proof of a new process, because SCRIPT FLUSH also creates
--- one. Empty if the ACL user may not call INFO.
+-- The run id of this process. A new interpreter does not prove that the process is new, because SCRIPT FLUSH also
+-- creates one. Empty if the ACL user may not call INFO.
 local function run_id()
   local info = redis.pcall('INFO', 'server')
   return type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''

@@ -188,12 +188,12 @@ impl Meaning {
 }
 
 impl WordMatches {
-    /// Whether there is no word.
+    /// Whether it contains no words.
     pub(super) const fn is_empty(&self) -> bool {
         self.meanings == 0
     }
 
-    /// Whether there is no word of another meaning.
+    /// Whether it contains no words of another meaning.
     pub(super) fn has_only(&self, meaning: Meaning) -> bool {
         self.meanings & !meaning.bit() == 0
     }

@@ -26,7 +26,7 @@ pub(super) fn order(rule: &Rule) -> Order {
 }
 
 impl BucketQueue {
-    /// Applies the reply of the store for a user, who was asked for under the rule `asked`.
+    /// Applies the store's reply for a user. `asked` is the rule under which the call was sent.
     pub(super) fn apply_user_reply(
         &self,
         state: &mut State,

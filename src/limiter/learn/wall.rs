@@ -119,7 +119,7 @@ impl Wall {
             // It is the same window with a lower limit.
             Some(window)
         } else if failed {
-            further(took)
+            Some(further(took))
         } else {
             next(took * LONGER).filter(|_| guessed || known || most <= 0.0)
         };
@@ -149,9 +149,9 @@ fn next(least: f64) -> Option<i64> {
 }
 
 /// The window after a failed guess: the next round one if it is near.
-fn further(took: f64) -> Option<i64> {
+fn further(took: f64) -> i64 {
     let near = next(took * LONGER).filter(|window| exact(*window) <= took * FURTHER * LONGER);
-    near.or_else(|| Some(whole((took * FURTHER).floor())))
+    near.unwrap_or_else(|| whole((took * FURTHER).floor()))
 }
 
 #[cfg(test)]
