@@ -75,6 +75,11 @@ impl<'a> Cursor<'a> {
 
     /// Parses a scalar with `read`; `None` if that fails, which is reported.
     pub(super) fn scalar<T>(&self, read: impl FnOnce(&str) -> Read<T>) -> Option<T> {
+        read(self.bare_text()?).map_err(|wrong| self.wrong_scalar(wrong)).ok()
+    }
+
+    /// The text of a scalar that is not in quotes by mistake; `None` otherwise, which is reported.
+    fn bare_text(&self) -> Option<&str> {
         let Value::Scalar(scalar) = &self.node.value else {
             self.mistyped();
             return None;
@@ -85,21 +90,23 @@ impl<'a> Cursor<'a> {
             self.wrong(Wrong::new(message, "write it without the quotes"));
             return None;
         }
-        match (read(scalar.text.trim()), &scalar.written) {
-            (Ok(value), _) => Some(value),
-            (Err(wrong), None) => {
-                self.wrong(wrong);
-                None
-            }
-            // A value from the environment may be a secret in the wrong place: only the reference
-            // is shown.
-            (Err(_), Some(written)) => {
-                let message = format!("the value of {} is invalid", quote(written));
-                let help = format!("it must become {}", self.kind.words());
-                self.wrong(Wrong::new(message, help));
-                None
-            }
-        }
+        Some(scalar.text.trim())
+    }
+
+    /// Reports why a scalar cannot be read. A value from the environment may be a secret in the wrong
+    /// place: only the reference is shown.
+    fn wrong_scalar(&self, wrong: Wrong) {
+        let reference = match &self.node.value {
+            Value::Scalar(scalar) => scalar.written.as_ref(),
+            Value::Null | Value::Broken { .. } | Value::List(_) | Value::Map(_) => None,
+        };
+        self.wrong(match reference {
+            None => wrong,
+            Some(reference) => Wrong::new(
+                format!("the value of {} is invalid", quote(reference)),
+                format!("it must become {}", self.kind.words()),
+            ),
+        });
     }
 
     /// Reports that the value's own name, a free key, is wrong.
