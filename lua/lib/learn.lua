@@ -9,10 +9,7 @@
 local LEARNED_FIELDS = { 'rate', 'mark', 'bad', 'changed', 'patience', 'minute', 'counted', 'before', 'seen', 'blocked',
   'turn', 'why', 'frozen', 'excused', 'old_rate', 'old_mark', 'old_bad', 'testing', 'sent', 'again', 'untripped',
   'tripped', 'heard', 'answers', 'calm_rate', 'calm_mark', 'calm_bad', 'spared' }
--- The positions of the reasons in `RateReason::ALL`.
-local WHY = { start = 0, sure_trip = 1, doubtful_trip = 2, try_failed = 3, eased = 4, climb = 5, try = 6, hand = 7,
-  forgotten = 8, recalled = 9, bounds = 10, test = 11, no_wall = 12, overload = 13, relieved = 14,
-  no_relief = 15 }
+local WHY = CONST.LEARN_WHY
 local WALL = { FIELDS = { 'flowed', 'most', 'window', 'ban', 'trips', 'guessed' }, ROUND = CONST.WALL_ROUND }
 
 function WALL.load(learned, text)

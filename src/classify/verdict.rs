@@ -7,53 +7,26 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// The judgement of one response, or of a missing one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Verdict {
-    /// An ordinary page, or an error that is not a block.
-    Ok,
-    /// The site refused the request: any plain 403, or a vendor's "you have been blocked" with any status.
-    Forbidden,
-    /// The site reports too many requests: a 429, or a page that says so.
-    RateLimited,
-    /// A wall that requires a human: captchas, and the challenges of vendors other than Cloudflare.
-    Captcha,
-    /// Cloudflare's challenge.
-    CloudflareChallenge,
-    /// A complete HTML page without any content.
-    BlankPage,
-    /// No response: refused, reset, TLS failure, cut off.
-    ConnectionError,
-    /// No response in time.
-    Timeout,
-}
-
-impl Verdict {
-    /// Every verdict, in the order of the documentation.
-    pub const ALL: [Self; 8] = [
-        Self::Ok,
-        Self::Forbidden,
-        Self::RateLimited,
-        Self::Captcha,
-        Self::CloudflareChallenge,
-        Self::BlankPage,
-        Self::ConnectionError,
-        Self::Timeout,
-    ];
-
-    /// The word in the rule file, the metrics and the headers.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Forbidden => "403_forbidden",
-            Self::RateLimited => "429_rate_limited",
-            Self::Captcha => "captcha",
-            Self::CloudflareChallenge => "cloudflare_challenge",
-            Self::BlankPage => "blank_page",
-            Self::ConnectionError => "connection_error",
-            Self::Timeout => "timeout",
-        }
+words! {
+    /// The judgement of one response, or of a missing one.
+    #[derive(PartialOrd, Ord)]
+    pub enum Verdict {
+        /// An ordinary page, or an error that is not a block.
+        Ok = "ok",
+        /// The site refused the request: any plain 403, or a vendor's "you have been blocked" with any status.
+        Forbidden = "403_forbidden",
+        /// The site reports too many requests: a 429, or a page that says so.
+        RateLimited = "429_rate_limited",
+        /// A wall that requires a human: captchas, and the challenges of vendors other than Cloudflare.
+        Captcha = "captcha",
+        /// Cloudflare's challenge.
+        CloudflareChallenge = "cloudflare_challenge",
+        /// A complete HTML page without any content.
+        BlankPage = "blank_page",
+        /// No response: refused, reset, TLS failure, cut off.
+        ConnectionError = "connection_error",
+        /// No response in time.
+        Timeout = "timeout",
     }
 }
 

@@ -2,86 +2,43 @@
 
 use super::NamedWall;
 
-/// Why this rate is in force.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RateReason {
-    /// The initial rate of the rule file: nothing has been learned.
-    #[default]
-    Start,
-    /// A cooldown after a sure sign (a vendor's challenge, a captcha, a 429).
-    SureTrip,
-    /// A cooldown after plain refusals only.
-    DoubtfulTrip,
-    /// A try above the mark ended in a cooldown or with a sure block.
-    TryFailed,
-    /// A sure block that tripped nothing.
-    Eased,
-    /// Nothing was blocked: the rate climbs towards the blocked rate or the ceiling.
-    Climb,
-    /// A try above the mark.
-    Try,
-    /// An operator set the rate.
-    Manual,
-    /// An operator reset it: nothing is known.
-    Forgotten,
-    /// The store lost its memory, and a member restored the rate.
-    Recalled,
-    /// The rule file's ceiling or floor now excludes the old rate.
-    Bounds,
-    /// Scattered blocks: half the rate shows whether their share falls with it.
-    Test,
-    /// Their share is the same at half the rate, so no wall causes them.
-    NoWall,
-    /// The site is overloaded: responses are late or fail.
-    Overload,
-    /// The overload is over.
-    Relieved,
-    /// Responses are just as late at half the rate, so the load is not the cause.
-    NoRelief,
-}
-
-impl RateReason {
-    /// All reasons, in the order of their numbers in the store.
-    pub const ALL: [Self; 16] = [
-        Self::Start,
-        Self::SureTrip,
-        Self::DoubtfulTrip,
-        Self::TryFailed,
-        Self::Eased,
-        Self::Climb,
-        Self::Try,
-        Self::Manual,
-        Self::Forgotten,
-        Self::Recalled,
-        Self::Bounds,
-        Self::Test,
-        Self::NoWall,
-        Self::Overload,
-        Self::Relieved,
-        Self::NoRelief,
-    ];
-
-    /// The word on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::SureTrip => "sure_trip",
-            Self::DoubtfulTrip => "doubtful_trip",
-            Self::TryFailed => "try_failed",
-            Self::Eased => "eased",
-            Self::Climb => "climb",
-            Self::Try => "try",
-            Self::Manual => "hand",
-            Self::Forgotten => "forgotten",
-            Self::Recalled => "recalled",
-            Self::Bounds => "bounds",
-            Self::Test => "test",
-            Self::NoWall => "no_wall",
-            Self::Overload => "overload",
-            Self::Relieved => "relieved",
-            Self::NoRelief => "no_relief",
-        }
+words! {
+    /// Why this rate is in force. The store has the number of the reason, from 0 in this order.
+    #[derive(Default)]
+    pub enum RateReason {
+        /// The initial rate of the rule file: nothing has been learned.
+        #[default]
+        Start = "start",
+        /// A cooldown after a sure sign (a vendor's challenge, a captcha, a 429).
+        SureTrip = "sure_trip",
+        /// A cooldown after plain refusals only.
+        DoubtfulTrip = "doubtful_trip",
+        /// A try above the mark ended in a cooldown or with a sure block.
+        TryFailed = "try_failed",
+        /// A sure block that tripped nothing.
+        Eased = "eased",
+        /// Nothing was blocked: the rate climbs towards the blocked rate or the ceiling.
+        Climb = "climb",
+        /// A try above the mark.
+        Try = "try",
+        /// An operator set the rate.
+        Manual = "hand",
+        /// An operator reset it: nothing is known.
+        Forgotten = "forgotten",
+        /// The store lost its memory, and a member restored the rate.
+        Recalled = "recalled",
+        /// The rule file's ceiling or floor now excludes the old rate.
+        Bounds = "bounds",
+        /// Scattered blocks: half the rate shows whether their share falls with it.
+        Test = "test",
+        /// Their share is the same at half the rate, so no wall causes them.
+        NoWall = "no_wall",
+        /// The site is overloaded: responses are late or fail.
+        Overload = "overload",
+        /// The overload is over.
+        Relieved = "relieved",
+        /// Responses are just as late at half the rate, so the load is not the cause.
+        NoRelief = "no_relief",
     }
 }
 

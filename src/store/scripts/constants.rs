@@ -94,6 +94,7 @@ fn of_learned_rate() -> Vec<(&'static str, String)> {
         ("LEARN_STRIDE", learn::STRIDE.to_string()),
         ("LEARN_TESTED_BELOW", scattered::TESTED_BELOW.to_string()),
         ("LEARN_USED", learn::USED.to_string()),
+        ("LEARN_WHY", numbered(&learn::RateReason::ALL.map(learn::RateReason::as_str))),
         ("LEARN_WORTH", learn::WORTH.to_string()),
         ("WALL_FURTHER", wall::FURTHER.to_string()),
         ("WALL_KEPT", wall::KEPT.to_string()),
@@ -106,6 +107,12 @@ fn of_learned_rate() -> Vec<(&'static str, String)> {
         ("WALL_ROUND", list(&wall::ROUND)),
         ("LEARNED_FOR", bucket::LEARNED_FOR.to_string()),
     ]
+}
+
+/// Words and their numbers, from 0, as a Lua table.
+fn numbered(words: &[&str]) -> String {
+    let numbers: Vec<_> = words.iter().zip(0..).map(|(word, n)| format!("{word} = {n}")).collect();
+    format!("{{ {} }}", numbers.join(", "))
 }
 
 /// Microseconds as a Lua table.
