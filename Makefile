@@ -7,8 +7,6 @@ SECONDS ?= 60
 PACKAGE_PROFILE ?= dist
 # Tests that look at when requests reach a site go before other work on the machine, if this user may ask for that.
 FIRST := $(shell [ "$$(nice -n -10 nice 2>/dev/null)" = -10 ] && echo nice -n -10)
-# Most tests wait more than they compute.
-TEST_THREADS ?= $(shell expr 2 '*' $$(nproc))
 FROM ?= target
 IMAGE ?= tidegate
 DOCKER ?= docker
@@ -25,8 +23,7 @@ build: ## build the workspace (PROFILE=release for an optimised one)
 	$(CARGO) build --workspace --profile $(PROFILE)
 
 test: tools build ## run every test; installs redis-server, curl, valgrind and the Python clients if they are missing
-	$(FIRST) env RUST_TEST_THREADS=$(TEST_THREADS) \
-		$(CARGO) test --workspace --no-fail-fast --profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
+	$(FIRST) $(CARGO) test --workspace --no-fail-fast --profile $(if $(filter dev,$(PROFILE)),test,$(PROFILE))
 
 test-clients: build ## test with every client, Chromium too; installs wget, Node, Go, Java and Chromium if they are missing
 	@integration-tests/clients/install.sh --all
