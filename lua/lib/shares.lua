@@ -73,7 +73,11 @@ end
 
 local function are_chance(shares, kinds)
   local chance = 1
-  for letter in string.gmatch(kinds, '%a') do chance = chance * tolerated(shares, letter) end
+  for letter in string.gmatch(kinds, '%a') do
+    -- A plain 503 has the verdict `ok`.
+    local least = shares.tested and letter == 'a' and CONST.SHARES_REFUSED or 0
+    chance = chance * math.max(tolerated(shares, letter), least)
+  end
   return chance >= CONST.SHARES_CHANCE
 end
 

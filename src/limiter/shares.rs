@@ -12,8 +12,6 @@ use crate::classify::verdict::Verdict;
 
 /// Kinds of verdicts.
 const KINDS: usize = Verdict::ALL.len();
-/// The letter of a plain refusal, whose verdict is `ok`.
-pub(crate) const PLAIN_REFUSAL: &str = "a";
 /// A run of blocks with a lower probability than this belongs to a wall.
 pub(crate) const CHANCE: f64 = 1e-6;
 /// A larger share of blocks belongs to a wall, whatever a test shows.
@@ -24,6 +22,8 @@ pub(crate) const LEAST: f64 = 0.005;
 pub(crate) const FREQUENT: f64 = 0.05;
 /// A test starts after this many scattered blocks.
 pub(crate) const FEW: f64 = 2.0;
+/// A plain 503 is assumed to be at least this likely, so that it takes five to trip.
+pub(crate) const REFUSED: f64 = 0.05;
 /// With fewer responses than this, the share is unknown.
 pub(crate) const KNOWN_FROM: f64 = 10.0;
 /// Counts are halved at this number, so that recent responses count more.
@@ -122,7 +122,9 @@ impl Shares {
     pub fn are_chance(&self, kinds: &str) -> bool {
         let mut chance = 1.0;
         for verdict in kinds.chars().filter_map(Verdict::of_letter) {
-            chance *= self.tolerated(verdict as usize);
+            // A plain 503 has the verdict `ok`.
+            let least = if self.tested && verdict == Verdict::Ok { REFUSED } else { 0.0 };
+            chance *= self.tolerated(verdict as usize).max(least);
         }
         chance >= CHANCE
     }
