@@ -441,7 +441,7 @@ local function observe_learned(learned, now, last, news, known, shares, ceiling,
     LOAD.bear(learned, now, load, learn)
   elseif may_test(learned, news, learn) and are_doubtful(shares) then
     begin_test(learned, now, news, shares)
-  elseif are_explained(shares) then
+  elseif are_explained(shares) or are_few(shares) then
     learned.blocked = math.max(learned.blocked, news.blocked)
     learn_grow(learned, now, most, learn)
   elseif (news.sure or now < learned.again) and news.blocked > learned.blocked + CONST.LEARN_ECHO

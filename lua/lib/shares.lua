@@ -100,6 +100,11 @@ local function are_explained(shares)
   return total_of(shares.base) > 0
 end
 
+local function are_few(shares)
+  local blocks = total_of(shares.blocks)
+  return blocks > 0 and blocks < CONST.SHARES_LEAST * shares.answers
+end
+
 local function are_doubtful(shares)
   if not shares.tested then return false end
   local more = false

@@ -212,7 +212,7 @@ impl Learned {
             self.bear(now, load, learn);
         } else if self.may_test(news, learn) && shares.are_doubtful() {
             self.begin_test(now, news, shares);
-        } else if shares.are_explained() {
+        } else if shares.are_explained() || shares.are_few() {
             self.blocked = self.blocked.max(news.blocked);
             self.grow(now, most, learn);
         } else if (news.sure || now < self.before_test.again)

@@ -16,8 +16,8 @@ const KINDS: usize = Verdict::ALL.len();
 pub(crate) const CHANCE: f64 = 1e-6;
 /// A larger share of blocks belongs to a wall, whatever a test shows.
 pub(crate) const MOST: f64 = 0.45;
-/// A smaller share is not worth a test.
-pub(crate) const LEAST: f64 = 0.005;
+/// A smaller share of scattered blocks neither lowers the rate nor is worth a test.
+pub(crate) const LEAST: f64 = 0.02;
 /// With this share of blocks, three in a row are likely by chance.
 pub(crate) const FREQUENT: f64 = 0.05;
 /// A test starts after this many scattered blocks.
@@ -153,6 +153,12 @@ impl Shares {
             && (0..KINDS).any(is_more)
     }
 
+    /// Whether there are scattered blocks, but so few that a lower rate would cost more pages than it saves blocks.
+    #[must_use]
+    pub fn are_few(&self) -> bool {
+        self.blocked() > 0.0 && self.blocked() < LEAST * self.answers
+    }
+
     fn exceeds(&self, at: usize) -> bool {
         let expected = self.base[at] * self.answers;
         self.blocks[at] > expected + 4.0 * expected.sqrt() + FEW
@@ -238,6 +244,13 @@ mod tests {
         assert!(!shares.are_chance(&"b".repeat(9)));
         assert!(!shares.are_chance("d"), "another verdict");
         assert!(shares.needed(20.0) > 14.0 && shares.needed(20.0) < 15.0);
+    }
+
+    #[test]
+    fn fewer_than_two_blocks_in_a_hundred_are_few() {
+        assert!(shares(295, 5).are_few() && !shares(295, 5).are_doubtful());
+        assert!(!shares(294, 6).are_few() && shares(294, 6).are_doubtful());
+        assert!(!shares(300, 0).are_few(), "the first block of a streak may belong to a wall");
     }
 
     #[test]

@@ -489,6 +489,16 @@ fn blocks_that_are_as_frequent_at_half_the_rate_lower_nothing() {
 }
 
 #[test]
+fn scattered_blocks_lower_the_rate_from_two_in_a_hundred_on() {
+    for (blocks, expected) in [(5, 3.0), (7, 2.7)] {
+        let mut scope = at_a_known_wall();
+        scope.shares.count(300, &"b".repeat(blocks));
+        block(&mut scope);
+        near(scope.learned.rate, expected);
+    }
+}
+
+#[test]
 fn blocks_that_fall_with_the_rate_are_a_wall_and_no_base() {
     for sure in [false, true] {
         let mut scope = Scope::new();
