@@ -189,7 +189,7 @@ local function learn_trip(learned, last, news, shares, learn)
     local idle = not news.sure and at - learned.changed >= CONST.LEARN_MINUTE
       and flowed < learned.rate * CONST.LEARN_USED
     local estimate = idle and learned.rate or math.min(math.max(flowed, learned.rate * least), learned.rate)
-    learned.mark = estimate * (news.sure and learn.back_off or math.sqrt(learn.back_off))
+    learned.mark = estimate * ((news.sure or known) and learn.back_off or math.sqrt(learn.back_off))
     learned.patience = (news.sure or known or longest > CONST.LEARN_LONGEST) and worth or learn.patience
   end
   learned.rate = learned.mark

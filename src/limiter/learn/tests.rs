@@ -184,6 +184,19 @@ fn a_doubtful_trip_costs_less_and_is_forgotten_sooner() {
 }
 
 #[test]
+fn a_second_doubtful_trip_below_the_blocked_rate_costs_as_much_as_a_sure_one() {
+    let [sure, plain] = [true, false].map(|sure| {
+        let mut scope = Scope::new();
+        scope.run(120);
+        scope.trip(false);
+        scope.run(50);
+        scope.trip(sure);
+        scope.learned.rate
+    });
+    near(plain, sure);
+}
+
+#[test]
 fn a_doubtful_trip_that_cost_a_long_ban_is_not_soon_forgotten() {
     let rises = |seconds: i64| {
         let Scope { mut learned, mut now, mut shares, .. } = Scope::new();
