@@ -121,7 +121,7 @@ local function trip_cooldown(scope, now, length, cause)
   scope.ep, scope.till, scope.len = next_epoch(scope, now), now + length, length
   if scope.failed == 0 then scope.since = now end
   end_probe(scope)
-  scope.cause, scope.peak, scope.blamed = cause, scope.streak, scope.kinds
+  scope.cause, scope.peak, scope.blamed = cause, scope.streak, string.gsub(scope.kinds, 'a', 'b')
   if cause == 'ratio' then scope.blamed = string.gsub(scope.recent, '0', '') end
   if cause == 'hand' or is_pause(cause) then scope.blamed = '' end
   forget_streak(scope)
@@ -163,6 +163,7 @@ local function cause_of(scope, report, policy)
   if report.silent then return full and 'silence' or nil end
   if policy.respect and report.retry_after > 0 then return 'retry_after' end
   if full and not are_chance(scope.shares, scope.kinds) then return 'streak' end
+  if report.answer == 'refusal' then return nil end
   if policy.of == 0 or #scope.recent < policy.of then return nil end
   local _, blocks = string.gsub(scope.recent, '[^0]', '')
   local needed = math.max(policy.share * policy.of, needed_blocks(scope.shares, policy.of))
@@ -258,17 +259,12 @@ local function take_report(scope, now, report, policy)
     local had = scope.streak > 0
     forget_streak(scope)
     return had and 'streak' or 'none'
-  elseif report.answer == 'refusal' then
-    count_shares(scope.shares, report.oks, report.kind)
-    scope.streak = scope.streak + report.weight
-    scope.last, scope.sure = now, 0
-    return 'streak'
-  elseif report.answer == 'block' then
+  elseif report.answer == 'block' or report.answer == 'refusal' then
     if now - scope.last > policy.forget_after then forget_streak(scope) end
     remember(scope, report.oks, '0', policy)
     count_shares(scope.shares, report.oks, '')
-    -- `ratio` is a share of responses. Occasional connection errors are not a wall.
-    if not report.silent then remember(scope, 1, report.kind, policy) end
+    -- `ratio` is a share of blocks. Occasional 503s and connection errors are not a wall.
+    if report.answer == 'block' and not report.silent then remember(scope, 1, report.kind, policy) end
     count_block(scope, report)
     scope.last, scope.sure = now, report.sure
     local cause = cause_of(scope, report, policy)

@@ -186,7 +186,7 @@ local function learn_trip(learned, last, news, shares, learn)
     local idle = not news.sure and at - learned.changed >= CONST.LEARN_MINUTE
       and flowed < learned.rate * CONST.LEARN_USED
     local estimate = idle and learned.rate or math.min(math.max(flowed, learned.rate * least), learned.rate)
-    learned.mark = estimate * (news.sure and learn.back_off or math.sqrt(learn.back_off))
+    learned.mark = estimate * ((news.sure or known) and learn.back_off or math.sqrt(learn.back_off))
     learned.patience = (news.sure or known or longest > CONST.LEARN_LONGEST) and worth or learn.patience
   end
   learned.rate = learned.mark
@@ -438,7 +438,7 @@ local function observe_learned(learned, now, last, news, known, shares, ceiling,
     LOAD.bear(learned, now, load, learn)
   elseif may_test(learned, news, learn) and are_doubtful(shares) then
     begin_test(learned, now, news, shares)
-  elseif are_explained(shares) then
+  elseif are_explained(shares) or are_few(shares) then
     learned.blocked = math.max(learned.blocked, news.blocked)
     learn_grow(learned, now, most, learn)
   elseif (news.sure or now < learned.again) and news.blocked > learned.blocked + CONST.LEARN_ECHO

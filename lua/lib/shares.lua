@@ -73,7 +73,11 @@ end
 
 local function are_chance(shares, kinds)
   local chance = 1
-  for letter in string.gmatch(kinds, '%a') do chance = chance * tolerated(shares, letter) end
+  for letter in string.gmatch(kinds, '%a') do
+    -- A plain 503 has the verdict `ok`.
+    local least = shares.tested and letter == 'a' and CONST.SHARES_REFUSED or 0
+    chance = chance * math.max(tolerated(shares, letter), least)
+  end
   return chance >= CONST.SHARES_CHANCE
 end
 
@@ -94,6 +98,11 @@ local function are_explained(shares)
     if exceeds_base(shares, letter) then return false end
   end
   return total_of(shares.base) > 0
+end
+
+local function are_few(shares)
+  local blocks = total_of(shares.blocks)
+  return blocks > 0 and blocks < CONST.SHARES_LEAST * shares.answers
 end
 
 local function are_doubtful(shares)

@@ -20,7 +20,7 @@ use crate::{
         verdict::{Confidence, Evidence, Judgement, Verdict},
     },
     limiter::{
-        cooldown::{self, Answer, Named, Report},
+        cooldown::{self, Answer, Named, REFUSAL_WEIGHT, Report},
         learn,
         load::Tally,
         policy::CooldownPolicy,
@@ -255,8 +255,7 @@ impl Permit {
             None => (judgement, self.weigh(judgement, 0.0)),
             Some(true) => {
                 walled = refused(judgement);
-                let after = self.grant.entry.rule.cooldown.as_ref().map(|policy| policy.after);
-                (&walled, self.weigh(&walled, after.unwrap_or(0.0)))
+                (&walled, self.weigh_run(&walled, is_busy))
             }
             Some(false) => (judgement, self.weigh_refusal(judgement, is_busy)),
         };
@@ -336,7 +335,7 @@ impl Permit {
         let silent = match answer {
             Answer::Ok => !grant.ticket.probe && cooldown.count_ok(),
             Answer::Nothing => !grant.ticket.probe,
-            Answer::Block { .. } | Answer::Silence { .. } | Answer::Refusal => false,
+            Answer::Block { .. } | Answer::Silence { .. } | Answer::Refusal { .. } => false,
         };
         (!silent).then_some(answer)
     }
@@ -351,7 +350,19 @@ impl Permit {
             return self.weigh(judgement, 0.0);
         }
         let counts = is_busy && rule.limits.learn.is_some() && !rule.eases && !judgement.neutral;
-        counts.then_some(Answer::Refusal)
+        counts.then_some(Answer::Refusal { weight: REFUSAL_WEIGHT })
+    }
+
+    /// A plain refusal that ends a run counts as a whole streak. With a learned rate, the store knows whether a run of
+    /// 503s is likely by chance.
+    fn weigh_run(&self, walled: &Judgement, is_busy: bool) -> Option<Answer> {
+        let rule = &self.grant.entry.rule;
+        let after = rule.cooldown.as_ref()?.after;
+        let is_scattered = is_busy && rule.limits.learn.is_some() && !self.grant.ticket.probe;
+        match self.weigh(walled, after) {
+            Some(Answer::Block { weight, .. }) if is_scattered => Some(Answer::Refusal { weight }),
+            answer => answer,
+        }
     }
 
     /// A failed connection to a site that answered before.

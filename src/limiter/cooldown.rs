@@ -32,17 +32,12 @@ pub use report::{Answer, Change, KnownCooldown, KnownPhase, Named, NamedRate, Re
 
 use crate::{
     classify::verdict::Verdict,
-    limiter::{
-        errors::ErrorLog,
-        load::Load,
-        policy::CooldownPolicy,
-        shares::{PLAIN_REFUSAL, Shares},
-    },
+    limiter::{errors::ErrorLog, load::Load, policy::CooldownPolicy, shares::Shares},
     runtime::clock,
 };
 
 /// Weight of a plain refusal: it starts a streak, so that all members report their successes, but it never fills one.
-pub(crate) const REFUSAL_WEIGHT: f64 = 1e-6;
+pub const REFUSAL_WEIGHT: f64 = 1e-6;
 
 /// Number of block types that a streak remembers: more than any sensible `after`.
 pub(crate) const KINDS: usize = 64;
@@ -275,14 +270,10 @@ impl Cooldown {
                 self.forget_streak();
                 if had { Change::Streak } else { Change::None }
             }
-            Answer::Refusal => {
-                self.shares.count(report.oks, PLAIN_REFUSAL);
-                self.streak += REFUSAL_WEIGHT;
-                self.last_block = now;
-                self.sure = false;
-                Change::Streak
-            }
-            Answer::Block { weight, verdict, .. } | Answer::Silence { weight, verdict } => {
+            Answer::Block { weight, .. }
+            | Answer::Silence { weight, .. }
+            | Answer::Refusal { weight } => {
+                let verdict = report.answer.verdict();
                 if now - self.last_block > clock::micros(policy.forget_after) {
                     self.forget_streak();
                 }
@@ -298,7 +289,11 @@ impl Cooldown {
                         self.sure = sure;
                         (retry_after, self.cause(retry_after, policy))
                     }
-                    // `ratio` is a share of responses. Occasional connection errors are not a wall.
+                    // `ratio` is a share of blocks. Occasional 503s and connection errors are not a wall.
+                    Answer::Refusal { .. } => {
+                        self.sure = false;
+                        (0, self.is_wall(policy).then_some(Cause::Streak))
+                    }
                     _ => {
                         self.sure = false;
                         (0, self.is_streak_full(policy).then_some(Cause::Silence))
@@ -327,7 +322,7 @@ impl Cooldown {
             Cause::Ratio => self.recent.replace('0', ""),
             Cause::Manual | Cause::SiteLimit | Cause::Errors => String::new(),
             Cause::Streak | Cause::Named | Cause::Probe | Cause::Silence | Cause::Hopeless => {
-                self.kinds.clone()
+                self.kinds.replace(Verdict::Ok.letter(), &Verdict::Forbidden.letter().to_string())
             }
         };
         self.forget_streak();
@@ -378,13 +373,13 @@ impl Cooldown {
             Answer::Silence { weight, verdict } if self.is_silent() => {
                 self.fail_probe(now, weight, 0, verdict, policy)
             }
-            Answer::Silence { .. } | Answer::Refusal | Answer::Nothing
+            Answer::Silence { .. } | Answer::Refusal { .. } | Answer::Nothing
                 if report.probe == self.probe =>
             {
                 self.end_probe();
                 Change::ProbeLost
             }
-            Answer::Silence { .. } | Answer::Refusal | Answer::Nothing => Change::None,
+            Answer::Silence { .. } | Answer::Refusal { .. } | Answer::Nothing => Change::None,
         }
     }
 
@@ -438,7 +433,7 @@ impl Cooldown {
         if policy.respect_retry_after && retry_after > 0 {
             return Some(Cause::Named);
         }
-        if self.is_streak_full(policy) && !self.shares.are_chance(&self.kinds) {
+        if self.is_wall(policy) {
             return Some(Cause::Streak);
         }
         let ratio = policy.ratio?;
@@ -447,6 +442,11 @@ impl Cooldown {
         let needed = f64::max(ratio.share * of, self.shares.needed(of));
         let reached = self.recent.len() >= ratio.of as usize && blocks as f64 >= needed - 1e-9;
         reached.then_some(Cause::Ratio)
+    }
+
+    /// Whether the streak is full and not likely by chance.
+    fn is_wall(&self, policy: &CooldownPolicy) -> bool {
+        self.is_streak_full(policy) && !self.shares.are_chance(&self.kinds)
     }
 
     /// Weights are sums of decimal fractions, so 0.1 + 0.2 must reach 0.3.

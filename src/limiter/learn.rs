@@ -212,7 +212,7 @@ impl Learned {
             self.bear(now, load, learn);
         } else if self.may_test(news, learn) && shares.are_doubtful() {
             self.begin_test(now, news, shares);
-        } else if shares.are_explained() {
+        } else if shares.are_explained() || shares.are_few() {
             self.blocked = self.blocked.max(news.blocked);
             self.grow(now, most, learn);
         } else if (news.sure || now < self.before_test.again)
@@ -379,7 +379,8 @@ impl Learned {
             let idle = !news.sure && at - self.changed >= MINUTE && carried < self.rate * USED;
             let estimate =
                 if idle { self.rate } else { carried.max(self.rate * least).min(self.rate) };
-            let kept = if news.sure { learn.back_off } else { learn.back_off.sqrt() };
+            // A second one shows that it was no chance.
+            let kept = if news.sure || known { learn.back_off } else { learn.back_off.sqrt() };
             self.why = if news.sure { RateReason::SureTrip } else { RateReason::DoubtfulTrip };
             self.mark = estimate * kept;
             // One doubtful trip is soon forgotten, unless it cost a long ban.

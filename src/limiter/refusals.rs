@@ -3,7 +3,8 @@
 //!
 //! A single such response concerns its page, or a fault of the site. But a site that answered well
 //! and then refuses one page after another has begun to refuse the client. The change is the sign,
-//! not the status.
+//! not the status. With a learned rate, the store also compares a run of 503s with their usual share
+//! ([`crate::limiter::shares`]).
 
 /// This many different pages in a row that are refused with a 503 are a wall.
 const BUSY: u32 = 5;

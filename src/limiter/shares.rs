@@ -12,18 +12,18 @@ use crate::classify::verdict::Verdict;
 
 /// Kinds of verdicts.
 const KINDS: usize = Verdict::ALL.len();
-/// The letter of a plain refusal, whose verdict is `ok`.
-pub(crate) const PLAIN_REFUSAL: &str = "a";
 /// A run of blocks with a lower probability than this belongs to a wall.
 pub(crate) const CHANCE: f64 = 1e-6;
 /// A larger share of blocks belongs to a wall, whatever a test shows.
 pub(crate) const MOST: f64 = 0.45;
-/// A smaller share is not worth a test.
-pub(crate) const LEAST: f64 = 0.005;
+/// A smaller share of scattered blocks neither lowers the rate nor is worth a test.
+pub(crate) const LEAST: f64 = 0.02;
 /// With this share of blocks, three in a row are likely by chance.
 pub(crate) const FREQUENT: f64 = 0.05;
 /// A test starts after this many scattered blocks.
 pub(crate) const FEW: f64 = 2.0;
+/// A plain 503 is assumed to be at least this likely, so that it takes five to trip.
+pub(crate) const REFUSED: f64 = 0.05;
 /// With fewer responses than this, the share is unknown.
 pub(crate) const KNOWN_FROM: f64 = 10.0;
 /// Counts are halved at this number, so that recent responses count more.
@@ -122,7 +122,9 @@ impl Shares {
     pub fn are_chance(&self, kinds: &str) -> bool {
         let mut chance = 1.0;
         for verdict in kinds.chars().filter_map(Verdict::of_letter) {
-            chance *= self.tolerated(verdict as usize);
+            // A plain 503 has the verdict `ok`.
+            let least = if self.tested && verdict == Verdict::Ok { REFUSED } else { 0.0 };
+            chance *= self.tolerated(verdict as usize).max(least);
         }
         chance >= CHANCE
     }
@@ -149,6 +151,12 @@ impl Shares {
             && self.answers >= KNOWN_FROM
             && self.blocked() <= MOST * self.answers
             && (0..KINDS).any(is_more)
+    }
+
+    /// Whether there are scattered blocks, but so few that a lower rate would cost more pages than it saves blocks.
+    #[must_use]
+    pub fn are_few(&self) -> bool {
+        self.blocked() > 0.0 && self.blocked() < LEAST * self.answers
     }
 
     fn exceeds(&self, at: usize) -> bool {
@@ -236,6 +244,13 @@ mod tests {
         assert!(!shares.are_chance(&"b".repeat(9)));
         assert!(!shares.are_chance("d"), "another verdict");
         assert!(shares.needed(20.0) > 14.0 && shares.needed(20.0) < 15.0);
+    }
+
+    #[test]
+    fn fewer_than_two_blocks_in_a_hundred_are_few() {
+        assert!(shares(295, 5).are_few() && !shares(295, 5).are_doubtful());
+        assert!(!shares(294, 6).are_few() && shares(294, 6).are_doubtful());
+        assert!(!shares(300, 0).are_few(), "the first block of a streak may belong to a wall");
     }
 
     #[test]

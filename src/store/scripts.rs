@@ -26,7 +26,7 @@ use super::Ask;
 use crate::{
     classify::verdict::Verdict,
     limiter::{
-        cooldown::{Answer, Named, REFUSAL_WEIGHT, Report as Reporting},
+        cooldown::{Answer, Named, Report as Reporting},
         learn::{KnownRate, Learn, RateOverride},
         policy::{CooldownPolicy, Limits},
     },
@@ -224,7 +224,7 @@ impl RuleArguments {
             Answer::Silence { weight, verdict } => {
                 ("silence", weight, 0, false, Some(verdict.letter()))
             }
-            Answer::Refusal => ("refusal", REFUSAL_WEIGHT, 0, false, Some(Verdict::Ok.letter())),
+            Answer::Refusal { weight } => ("refusal", weight, 0, false, Some(Verdict::Ok.letter())),
             Answer::Nothing => ("nothing", 0.0, 0, false, None),
         };
         let Named { ceiling, hold } = report.named.unwrap_or_default();

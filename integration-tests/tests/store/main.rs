@@ -101,7 +101,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => prop_oneof![Just(Verdict::Timeout), Just(Verdict::ConnectionError)]
             .prop_map(|verdict| Answer::Silence { weight: 0.6, verdict }),
         1 => Just(Answer::Nothing),
-        2 => Just(Answer::Refusal),
+        2 => prop_oneof![4 => Just(1e-6), 1 => Just(3.0)]
+            .prop_map(|weight| Answer::Refusal { weight }),
     ];
     let ceiling = prop::option::of((0.01..2e4f64, 1..20_000i64))
         .prop_map(|named| named.map(|(rate, lasts)| NamedRate { rate, lasts }));

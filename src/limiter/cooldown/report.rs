@@ -28,11 +28,23 @@ pub enum Answer {
         /// How the connection failed.
         verdict: Verdict,
     },
-    /// A plain refusal ([`crate::limiter::refusals`]) that alone is not a wall. It trips nothing, but it counts in the
-    /// share of blocks.
-    Refusal,
+    /// A plain 503 ([`crate::limiter::refusals`]). A single one trips nothing, but it counts in the share of blocks.
+    Refusal {
+        /// Its weight: almost none, or that of a whole streak if it ends a run.
+        weight: f64,
+    },
     /// No information (a connection error, a client that disconnected). It matters only for a probe.
     Nothing,
+}
+
+impl Answer {
+    /// The kind of block as which it counts.
+    pub(super) const fn verdict(&self) -> Verdict {
+        match self {
+            Self::Block { verdict, .. } | Self::Silence { verdict, .. } => *verdict,
+            Self::Ok | Self::Refusal { .. } | Self::Nothing => Verdict::Ok,
+        }
+    }
 }
 
 /// What a response says about the site's limit.

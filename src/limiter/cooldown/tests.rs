@@ -418,6 +418,42 @@ fn no_site_pauses_a_scope_for_longer_than_the_longest_cooldown() {
     assert_eq!(scope.until, START + clock::micros(policy.max));
 }
 
+/// A plain 503 that ends no run.
+const REFUSAL: Answer = Answer::Refusal { weight: REFUSAL_WEIGHT };
+
+/// Sends a run of plain 503s, of which every fifth ends a run of its member. Returns how many it takes to trip.
+fn refusals_to_trip(scope: &mut Cooldown) -> Option<usize> {
+    let run = Answer::Refusal { weight: policy().after };
+    (1..=40).find(|at| {
+        let answer = if at % 5 == 0 { run } else { REFUSAL };
+        scope.report(START, &report(0, answer), &policy()) == Change::Tripped
+    })
+}
+
+#[test]
+fn five_plain_refusals_in_a_row_trip_unless_their_share_explains_them() {
+    for (oks, tested, needed) in [(3, false, 5), (3, true, 5), (1, true, 13)] {
+        let mut scope = Cooldown::default();
+        for _ in 0..100 {
+            scope.report(START, &report(0, REFUSAL), &policy());
+            let good = Report { oks, ..report(0, Answer::Ok) };
+            scope.report(START, &good, &policy());
+            scope.shares.are_tested(tested);
+        }
+        let needed = if oks == 3 && tested { 9 } else { needed };
+        assert_eq!(refusals_to_trip(&mut scope), Some(needed), "one in {}", oks + 2);
+        assert_eq!(
+            Blocks::of_letters(&scope.blamed).to_string(),
+            format!("{needed} 403_forbidden")
+        );
+    }
+    let mut scope = Cooldown::default();
+    scope.report(START, &report(0, REFUSAL), &policy());
+    scope.report(START, &report(0, Answer::Ok), &policy());
+    scope.shares.are_tested(true);
+    assert_eq!(refusals_to_trip(&mut scope), Some(5), "nothing is known of their share");
+}
+
 #[test]
 fn plain_refusals_trip_nothing_but_their_share_counts() {
     let mut scope = Cooldown::default();
@@ -425,16 +461,16 @@ fn plain_refusals_trip_nothing_but_their_share_counts() {
     scope.report(START, &report(0, Answer::Ok), &policy());
     scope.shares.are_tested(true);
     for _ in 0..100 {
-        assert_eq!(scope.report(START, &report(0, Answer::Refusal), &policy()), Change::Streak);
+        assert_eq!(scope.report(START, &report(0, REFUSAL), &policy()), Change::Streak);
         assert!(scope.streak > 0.0, "all members report their successes");
         let good = Report { oks: 3, ..report(0, Answer::Ok) };
         assert_eq!(scope.report(START + SECOND, &good, &policy()), Change::Streak);
     }
     assert_eq!((scope.until, scope.last_block), (0, START));
     assert!(scope.shares.are_doubtful(), "a fifth of the responses");
-    // Many refusals in a row do not trip either, and they do not shorten a streak of blocks.
+    // Without the end of a run they do not trip, and they do not shorten a streak of blocks.
     for _ in 0..1_000 {
-        scope.report(START, &report(0, Answer::Refusal), &policy());
+        scope.report(START, &report(0, REFUSAL), &policy());
     }
     assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Streak);
     assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Streak);

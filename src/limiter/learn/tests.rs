@@ -184,6 +184,19 @@ fn a_doubtful_trip_costs_less_and_is_forgotten_sooner() {
 }
 
 #[test]
+fn a_second_doubtful_trip_below_the_blocked_rate_costs_as_much_as_a_sure_one() {
+    let [sure, plain] = [true, false].map(|sure| {
+        let mut scope = Scope::new();
+        scope.run(120);
+        scope.trip(false);
+        scope.run(50);
+        scope.trip(sure);
+        scope.learned.rate
+    });
+    near(plain, sure);
+}
+
+#[test]
 fn a_doubtful_trip_that_cost_a_long_ban_is_not_soon_forgotten() {
     let rises = |seconds: i64| {
         let Scope { mut learned, mut now, mut shares, .. } = Scope::new();
@@ -485,6 +498,16 @@ fn blocks_that_are_as_frequent_at_half_the_rate_lower_nothing() {
         near(scope.learned.rate, 4.0);
         near(scope.learned.mark.max(4.0), 4.0);
         assert!((scope.shares.base() - share).abs() < share / 2.0, "{:?}", scope.shares);
+    }
+}
+
+#[test]
+fn scattered_blocks_lower_the_rate_from_two_in_a_hundred_on() {
+    for (blocks, expected) in [(5, 3.0), (7, 2.7)] {
+        let mut scope = at_a_known_wall();
+        scope.shares.count(300, &"b".repeat(blocks));
+        block(&mut scope);
+        near(scope.learned.rate, expected);
     }
 }
 

@@ -35,6 +35,7 @@ fn of_limits_and_load() -> Vec<(&'static str, String)> {
         ("SHARES_MOST", shares::MOST.to_string()),
         ("SHARES_LEAST", shares::LEAST.to_string()),
         ("SHARES_FREQUENT", shares::FREQUENT.to_string()),
+        ("SHARES_REFUSED", shares::REFUSED.to_string()),
         ("SHARES_FEW", shares::FEW.to_string()),
         ("SHARES_KNOWN_FROM", shares::KNOWN_FROM.to_string()),
         ("SHARES_HALVED_FROM", shares::HALVED_FROM.to_string()),

@@ -15,7 +15,7 @@ use tidegate::{
     config,
     limiter::{
         bucket::HORIZON,
-        cooldown::{self, Cause, Change, Named, NamedRate, Report},
+        cooldown::{self, Cause, Change, Named, NamedRate, REFUSAL_WEIGHT, Report},
         learn::KnownRate,
         refusals::{PlainRefusal, Refusals},
     },
@@ -180,13 +180,14 @@ impl Policy for Proxy {
             Answer::Refusal => {
                 let refused = self.refusals[slot % WORKERS].refused(PlainRefusal::Busy, self.page);
                 match &self.rule.cooldown {
-                    Some(policy) if refused || grant.probe != 0 => cooldown::Answer::Block {
+                    Some(policy) if grant.probe != 0 => cooldown::Answer::Block {
                         weight: policy.after,
                         retry_after: 0,
                         sure: false,
                         verdict: Verdict::Forbidden,
                     },
-                    _ => cooldown::Answer::Refusal,
+                    Some(policy) if refused => cooldown::Answer::Refusal { weight: policy.after },
+                    _ => cooldown::Answer::Refusal { weight: REFUSAL_WEIGHT },
                 }
             }
             Answer::Silence => {
