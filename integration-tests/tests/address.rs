@@ -170,7 +170,7 @@ async fn tokens_and_reports_of_the_api_count_for_the_server() {
 }
 
 #[tokio::test]
-async fn a_server_is_paused_and_resumed_by_hand_under_its_address() {
+async fn an_operator_pauses_and_resumes_a_server_by_its_address() {
     let rule = RuleFile::one_rule("per: address, max_wait: 1s")
         .egress("{allow: [loopback, \"2001:db8::/32\"]}");
     let (site, member) = (Site::start(), Member::start(&rule).await);
@@ -195,7 +195,7 @@ async fn a_server_is_paused_and_resumed_by_hand_under_its_address() {
 }
 
 #[tokio::test]
-async fn a_reload_to_addresses_lets_held_requests_go_on() {
+async fn held_requests_continue_after_a_reload_to_addresses() {
     let rule = |keys: &str| RuleFile::one_rule(&format!("{keys}, burst: 1, learn: false"));
     let (site, member) = (Site::start(), Member::start(&rule("per: host, rate: 1/m")).await);
     let [name, literal] = urls(&site, "/");

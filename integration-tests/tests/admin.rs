@@ -98,7 +98,7 @@ async fn no_page_of_another_origin_and_no_form_changes_anything() {
 }
 
 #[tokio::test]
-async fn a_cooldown_by_hand_holds_requests_until_it_is_cleared() {
+async fn a_manual_cooldown_holds_requests_until_it_is_cleared() {
     let site = Site::start();
     let member = member().await;
     assert_eq!(post(&member, COOLDOWN, &json!({"seconds": 300})).await.status, 200);

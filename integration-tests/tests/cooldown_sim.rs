@@ -89,7 +89,7 @@ fn exactly_one_of_fifty_members_probes_and_a_blocked_probe_starts_the_next_coold
 }
 
 #[test]
-fn a_probe_of_fifty_members_that_is_lost_gives_way_to_exactly_one_other() {
+fn exactly_one_of_fifty_members_replaces_a_lost_probe() {
     Plan::new(MEMBERS, 1_000.0, 0).play(async |fleet| {
         let mut arrived = walled(fleet).await;
         let (left_at, left) = exactly_one(fleet, &mut arrived, COOLDOWN + MOMENT).await;

@@ -103,7 +103,7 @@ async fn a_member_that_alone_is_blocked_is_named() {
 }
 
 #[tokio::test]
-async fn who_paused_a_scope_is_shown_at_every_member() {
+async fn every_member_shows_who_paused_a_scope() {
     let (site, redis) = (Site::start(), Redis::start());
     let members = Member::fleet(2, &RuleFile::new(RULES).redis(&redis)).await;
     assert_eq!(get(members[1].proxy(), &site.url("/")).await.status, 200);
@@ -121,7 +121,7 @@ async fn who_paused_a_scope_is_shown_at_every_member() {
 }
 
 #[tokio::test]
-async fn who_set_a_learned_rate_is_shown_at_every_member() {
+async fn every_member_shows_who_set_a_learned_rate() {
     let (site, redis) = (Site::start(), Redis::start());
     let rules = "- {name: shops, match: \"*\", per: host, rate: auto, burst: 5}\n";
     let members = Member::fleet(2, &RuleFile::new(rules).redis(&redis)).await;
@@ -147,7 +147,7 @@ async fn who_set_a_learned_rate_is_shown_at_every_member() {
 }
 
 #[tokio::test]
-async fn a_member_that_died_is_shown_as_not_heard_and_one_that_left_is_gone() {
+async fn a_dead_member_is_shown_as_silent_and_a_stopped_one_disappears() {
     let redis = Redis::start();
     let mut members = Member::fleet(3, &RuleFile::new(RULES).redis(&redis)).await;
     let up = async |first: &Member| fleet(first).await["summary"]["members_up"].as_u64();
@@ -158,7 +158,7 @@ async fn a_member_that_died_is_shown_as_not_heard_and_one_that_left_is_gone() {
 }
 
 #[tokio::test]
-async fn without_its_store_a_member_shows_what_it_knows_and_why() {
+async fn a_member_without_its_store_shows_its_own_knowledge_and_the_reason() {
     let (site, mut redis) = (Site::start(), Redis::start());
     let member = Member::start(&RuleFile::new(RULES).redis(&redis)).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);

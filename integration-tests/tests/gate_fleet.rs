@@ -82,7 +82,7 @@ async fn clocks_that_are_hours_apart_change_nothing() {
 }
 
 #[tokio::test]
-async fn clients_that_leave_in_hundreds_take_no_token() {
+async fn hundreds_of_disconnecting_clients_take_no_token() {
     let (redis, site) = (Redis::start(), Site::start());
     let fleet = Member::fleet(2, &rule(20.0, 1, &redis)).await;
     let url = site.url("/");

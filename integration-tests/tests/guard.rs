@@ -23,7 +23,7 @@ fn refused_start(text: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn an_open_proxy_is_refused_unless_it_is_said_on_purpose() {
+fn an_open_proxy_is_rejected_unless_the_file_asks_for_it() {
     let text =
         "listen: 0.0.0.0:3128\nadmin: off\nrules:\n  - {name: default, match: \"*\", rate: 3/s}\n";
     let (code, said) = refused_start(text);

@@ -128,7 +128,7 @@ async fn the_queue_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_held_takes_no_token_and_is_counted() {
+async fn a_client_that_disconnects_while_held_takes_no_token_and_is_counted() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule("rate: 30/m, burst: 1")).await;
     let start = Instant::now();

@@ -97,7 +97,7 @@ async fn held_requests_are_sent_when_the_hours_begin() {
 }
 
 #[tokio::test]
-async fn a_reload_that_ends_the_hours_or_begins_them_counts_for_those_that_are_held() {
+async fn a_reload_that_starts_or_ends_the_hours_applies_to_held_requests() {
     let site = Site::start();
     let later = format!("{}, max_wait: 24h", hours_from(7_200));
     let member = Member::start(&rules(&later)).await;
@@ -157,7 +157,7 @@ async fn the_most_urgent_go_first_after_a_reload_also_while_the_store_is_away() 
 }
 
 #[tokio::test]
-async fn a_rule_that_observes_sends_and_says_what_it_would_have_done() {
+async fn an_observing_rule_sends_and_reports_its_decisions() {
     let site = Site::start();
     let member = Member::start(&rules(&format!("mode: observe, {}", hours_from(7_200)))).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);

@@ -66,7 +66,7 @@ async fn trip(site: &Site, member: &Member, page: Page) {
 }
 
 #[tokio::test]
-async fn a_rate_set_by_hand_counts_for_the_whole_fleet_at_once() {
+async fn a_manual_rate_applies_to_the_whole_fleet_at_once() {
     let (redis, site) = (Redis::start(), Site::start());
     let fleet = Member::fleet(2, &RuleFile::one_rule(RULE).redis(&redis)).await;
     news::is_heard_by(2, &redis).await;
@@ -123,7 +123,7 @@ async fn a_frozen_rate_outlasts_a_wall_and_a_forgotten_one_starts_again() {
 }
 
 #[tokio::test]
-async fn a_change_by_hand_that_makes_no_sense_is_refused_with_its_reason() {
+async fn an_invalid_manual_change_is_rejected_with_the_reason() {
     let rules = format!(
         "- {{name: default, match: '*.example', {RULE}}}\n\
          - {{name: fixed, match: '*', rate: 5/s, learn: false}}\n"
@@ -256,7 +256,7 @@ fn status(member: &Member) -> String {
 
 /// The limit that a long ban shows has a name on every surface, until an operator sets the rate.
 #[tokio::test]
-async fn a_wall_with_a_long_ban_is_named_until_the_rate_is_set_by_hand() {
+async fn a_wall_with_a_long_ban_is_named_until_an_operator_sets_the_rate() {
     let (redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&RuleFile::one_rule(RULE).redis(&redis)).await;
     for _ in 0..40 {

@@ -110,7 +110,7 @@ impl Client {
     }
 
     /// A site responds once with 429 and a time to retry.
-    async fn is_told_when_to_come_back(self) {
+    async fn a_refusal_names_the_time_to_retry(self) {
         // A client that ignores the time must retry before it.
         let wait = if self.advised == Advised::ComesBack { 60 } else { 2 };
         let site = Arc::new(Site::start());
@@ -155,10 +155,10 @@ impl Client {
         assert_eq!(site.count(), 1, "{self:?}");
     }
 
-    async fn does_what_the_page_says(self) {
+    async fn the_examples_of_the_page_work(self) {
         self.crawls_a_small_site(&[]).await;
         self.is_refused().await;
-        self.is_told_when_to_come_back().await;
+        self.a_refusal_names_the_time_to_retry().await;
         self.gives_up_while_held().await;
     }
 }
@@ -166,62 +166,62 @@ impl Client {
 #[tokio::test]
 async fn curl() {
     let client = Client { program: "crawl_curl.sh", tries: 1, advised: Advised::Waits };
-    client.does_what_the_page_says().await;
+    client.the_examples_of_the_page_work().await;
 }
 
 #[tokio::test]
 async fn wget() {
     let client = Client { program: "crawl_wget.sh", tries: 1, advised: Advised::ComesBack };
-    client.does_what_the_page_says().await;
+    client.the_examples_of_the_page_work().await;
 }
 
 #[tokio::test]
 async fn python_requests() {
     let client = Client { program: "crawl_requests.py", tries: 1, advised: Advised::Waits };
-    client.does_what_the_page_says().await;
+    client.the_examples_of_the_page_work().await;
 }
 
 #[tokio::test]
 async fn httpx() {
     let client = Client { program: "crawl_httpx.py", tries: 1, advised: Advised::Returns };
-    client.does_what_the_page_says().await;
+    client.the_examples_of_the_page_work().await;
 }
 
 #[tokio::test]
 async fn aiohttp() {
     let client = Client { program: "crawl_aiohttp.py", tries: 1, advised: Advised::Returns };
-    client.does_what_the_page_says().await;
+    client.the_examples_of_the_page_work().await;
 }
 
 #[tokio::test]
 async fn scrapy() {
     let client = Client { program: "spider.py", tries: 3, advised: Advised::Returns };
-    client.does_what_the_page_says().await;
+    client.the_examples_of_the_page_work().await;
     client.crawls_a_small_site(&[("AUTOTHROTTLE", "1")]).await;
 }
 
 #[tokio::test]
 async fn node_fetch() {
     let client = Client { program: "crawl_node.cjs", tries: 1, advised: Advised::Waits };
-    client.does_what_the_page_says().await;
+    client.the_examples_of_the_page_work().await;
 }
 
 #[tokio::test]
 async fn go_net_http() {
     let client = Client { program: "crawl.go", tries: 1, advised: Advised::Returns };
-    client.does_what_the_page_says().await;
+    client.the_examples_of_the_page_work().await;
 }
 
 #[tokio::test]
 async fn java_http_client() {
     let client = Client { program: "Crawl.java", tries: 1, advised: Advised::Returns };
-    client.does_what_the_page_says().await;
+    client.the_examples_of_the_page_work().await;
 }
 
 #[tokio::test]
 async fn chromium_with_playwright() {
     let client = Client { program: "crawl_chromium.cjs", tries: 1, advised: Advised::Returns };
-    client.does_what_the_page_says().await;
+    client.the_examples_of_the_page_work().await;
 }
 
 /// With the preset of `docs/recipes`. Without it Crawlee immediately retries a blocked page three
@@ -231,7 +231,7 @@ async fn crawlee() {
     let client = Client { program: "crawl_crawlee.cjs", tries: 4, advised: Advised::Returns };
     client.crawls_a_small_site(&[("ADVISED", "1")]).await;
     client.is_refused().await;
-    client.is_told_when_to_come_back().await;
+    client.a_refusal_names_the_time_to_retry().await;
     client.gives_up_while_held().await;
 }
 

@@ -21,7 +21,7 @@ async fn reloads(member: &Member, result: &str, at_least: f64) {
 }
 
 #[test]
-fn a_bad_file_is_refused_at_the_start_with_place_line_and_way_out() {
+fn startup_fails_on_a_bad_file_with_its_line_and_a_fix() {
     let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
     let text = "rules:\n  - name: default\n    match: \"*\"\n    ratte: 3/s\n    burst: many\n";
     std::fs::write(folder.path().join("rules.yaml"), text).expect("it is writable");
@@ -92,7 +92,7 @@ async fn a_sighup_reloads() {
 }
 
 #[tokio::test]
-async fn what_needs_a_restart_is_said() {
+async fn changes_that_need_a_restart_are_reported() {
     let member = Member::start(&RuleFile::one_rule("rate: 7/s, burst: 3")).await;
     let text = RuleFile::one_rule("rate: 8/s, burst: 3").render(
         "127.0.0.1:1".parse().expect("an address"),

@@ -88,7 +88,7 @@ async fn crawl_one(member: &Member, url: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_pause_that_the_site_asked_for_ends_by_itself() {
+async fn a_pause_requested_by_the_site_ends_by_itself() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule(RULE)).await;
     site.on("/last", says(&[("ratelimit", "limit=1, remaining=0, reset=1")]));
@@ -139,7 +139,7 @@ async fn no_site_makes_the_crawl_faster_than_the_rule_file() {
 }
 
 #[tokio::test]
-async fn a_rule_may_ignore_them() {
+async fn a_rule_may_ignore_site_limits() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule(&format!("{RULE}, site_limits: ignore"))).await;
     let spent = [("x-rl", "0"), ("x-ttl", "300"), ("ratelimit-policy", "1;w=600")];

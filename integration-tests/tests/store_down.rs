@@ -65,7 +65,7 @@ async fn local_shares_add_up_to_the_rate_of_the_fleet() {
 }
 
 #[tokio::test]
-async fn open_lets_pass() {
+async fn open_mode_sends_requests() {
     let (mut redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 30/m, burst: 1", &redis, "open")).await;
     member.store_is(true).await;
@@ -202,7 +202,7 @@ async fn forgotten_scripts_are_loaded_again_and_no_request_fails() {
 }
 
 #[tokio::test]
-async fn a_quota_goes_on_while_the_store_is_away_and_when_it_comes_back_empty() {
+async fn a_quota_holds_while_the_store_is_away_and_when_it_returns_empty() {
     const QUOTA: usize = 60;
     let (mut redis, site) = (Redis::start(), Site::start());
     let keys = "rate: 10/s, burst: 5, quota: 60/h, max_wait: 2s, cooldown: off";

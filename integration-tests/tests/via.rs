@@ -316,7 +316,7 @@ async fn the_way_stays_while_the_store_is_away_and_the_status_names_it_without_t
 }
 
 #[tokio::test]
-async fn a_reload_changes_the_way() {
+async fn a_reload_changes_the_upstream_proxy() {
     let (site, upstream) = (Site::start(), upstream().await);
     let member = Member::start(&RuleFile::one_rule("rate: 1000/s")).await;
     let mut client = ProxyClient::connect(member.proxy()).await;

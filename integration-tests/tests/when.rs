@@ -114,7 +114,7 @@ async fn a_thousand_sites_of_a_fleet_cost_ten_calls_that_go_out_together() {
 }
 
 #[tokio::test]
-async fn those_that_are_held_stand_before_one_that_comes() {
+async fn held_requests_go_before_new_ones() {
     let (site, redis) = (Site::start(), Redis::start());
     let file = RuleFile::one_rule("rate: 6/m, burst: 1, max_wait: 5m").redis(&redis);
     let member = Member::start(&file).await;

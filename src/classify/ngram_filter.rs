@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_found_wherever_it_stands_and_nothing_else_is() {
+    fn a_string_is_found_at_any_position_and_nothing_else_is() {
         let strings = ["Eight-by", "a string of more than sixteen bytes", "<input id=\"other\">"];
         let filter = filter(&strings).expect("none is too short");
         for length in 0..60 {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_found_whichever_bytes_stand_at_places_that_have_several() {
+    fn a_string_is_found_with_any_of_its_alternative_bytes() {
         let mut shape = Shape::of(b"?banned?");
         shape.before = 1;
         (shape.places[0], shape.places[7]) = (b" >".to_vec(), b" .".to_vec());

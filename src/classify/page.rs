@@ -184,7 +184,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_a_page_shows_does_not_depend_on_the_pieces_in_which_it_comes() {
+    fn the_visible_text_does_not_depend_on_how_the_body_is_split() {
         let mut random = fastrand::Rng::with_seed(11);
         for _ in 0..20_000 {
             let scraps = (0..random.usize(1..25)).map(|_| SCRAPS[random.usize(..SCRAPS.len())]);

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_asks_for_nothing() {
+    fn nonsense_values_are_ignored() {
         for junk in ["", "-5", "1.5", "soon", "0", "1e3", "\u{7f}"] {
             let value = http::HeaderValue::from_bytes(junk.as_bytes());
             let Ok(value) = value else { continue };

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_no_delay_and_the_rest_is_bounded() {
+    fn nonsense_delays_are_ignored_and_others_are_bounded() {
         for value in ["-1", "0", "nan", "inf", "soon", "", "1e999"] {
             assert_eq!(
                 delay(&format!("user-agent: *\ncrawl-delay: {value}"), "a"),

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_taken_whole_are_what_their_characters_make() {
+    fn whole_lines_and_single_characters_give_the_same_text() {
         let pieces = [
             "Plain words",
             " ",
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entity_ends_where_a_tag_stands() {
+    fn an_entity_ends_before_a_tag() {
         let mut visible = Visible::default();
         for piece in ["5 &lt", "6 &quo", "t"] {
             visible.push(piece);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn only_words_of_one_sentence_are_said_together() {
+    fn words_count_together_only_within_a_sentence() {
         let words = Words::builtin();
         let together = |text: &str| {
             let text = normalised(text);

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_read_from_what_terminals_send() {
+    fn keys_are_read_from_terminal_escape_sequences() {
         let expected = [Key::Char('/'), Key::Char('é'), Key::Enter, Key::Up, Key::Down];
         assert_eq!(parse("/é\r\x1b[A\x1bOB".as_bytes()), expected);
         assert_eq!(parse(b"\x1b"), [Key::Escape]);

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_variable_is_named_and_so_is_the_way_out() {
+    fn a_missing_variable_is_named_with_the_fix() {
         let Wrong { message, help } = with_x("${SECRET_NAME}").unwrap_err();
         let help = help.unwrap();
         assert!(message.contains("SECRET_NAME"), "{message}");

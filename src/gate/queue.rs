@@ -459,7 +459,7 @@ mod tests {
 
     /// Even under a constant load of urgent requests, another request is released once it has risen above them.
     #[test]
-    fn nobody_starves() {
+    fn no_client_starves() {
         let mut queue = Queue::default();
         let start = clock::now();
         queue.push(&client(1), Order::Fair, urgent(0, 7, 0.0), false);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn fifo_keeps_one_line() {
+    fn fifo_keeps_one_queue() {
         let mut queue = Queue::default();
         queue.push(&client(1), Order::Fifo, waiter(0), false);
         queue.push(&client(1), Order::Fifo, waiter(1), false);
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_comes_back_goes_first() {
+    fn a_returning_request_goes_first() {
         let mut queue = Queue::default();
         queue.push(&client(1), Order::Fair, waiter(5), false);
         queue.push(&client(2), Order::Fair, waiter(6), false);
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_comes_back_goes_first_also_where_nobody_of_its_client_waits() {
+    fn a_returning_request_goes_first_even_if_its_client_has_no_other() {
         for order in [Order::Fair, Order::Fifo] {
             let mut queue = Queue::default();
             queue.push(&client(1), order, waiter(5), false);
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_been_judged_does_not_give_up() {
+    fn a_request_without_a_reply_of_the_store_does_not_give_up() {
         let mut queue = Queue::default();
         let (deadline, late) = (clock::now(), clock::now() + Duration::from_secs(1));
         let now = Waiter {
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_or_gives_up_frees_the_place() {
+    fn a_request_that_leaves_or_gives_up_frees_its_place() {
         let mut queue = Queue::default();
         let gone = waiter(0);
         let seq = gone.seq;
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn the_requests_of_a_closed_scope_let_the_others_pass_and_keep_their_places() {
+    fn requests_of_a_closed_scope_let_others_pass_and_keep_their_places() {
         let mut queue = Queue::default();
         for (seq, scope) in (0..).zip(['a', 'b', 'a', 'b', 'a']) {
             queue.push(&client(1), Order::Fair, of(scope, seq), false);
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_a_closed_scope_that_cannot_wait_are_taken_out_and_no_others() {
+    fn only_requests_of_a_closed_scope_that_cannot_wait_are_refused() {
         let mut queue = Queue::default();
         for (seq, scope) in (0..).zip(['a', 'b', 'a']) {
             queue.push(&client(1), Order::Fair, of(scope, seq), false);
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn the_requests_of_a_blocked_user_keep_their_order_and_those_of_others_pass_them() {
+    fn requests_of_a_blocked_user_keep_their_order_and_others_pass_them() {
         let mut queue = Queue::default();
         let (alice, now) = (Arc::from("alice"), clock::now());
         for (seq, (who, scope)) in
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happens_each_request_goes_once_and_in_the_order_of_its_line() {
+    fn each_request_is_released_once_and_in_the_order_of_its_queue() {
         for seed in 0..100 {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut queue = Queue::default();

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_that_answered_before_is_silent_also_where_it_is_the_only_one() {
+    fn a_site_that_answered_before_is_silent_even_if_it_is_the_only_one() {
         let reach = RespondingSites::default();
         reach.answered(&host("a.example"));
         assert!(reach.is_silent(&host("a.example"), false));

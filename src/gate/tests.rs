@@ -150,7 +150,7 @@ async fn a_request_that_cannot_go_in_time_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_before_the_store_has_answered_is_judged_by_its_answer() {
+async fn an_early_request_is_judged_by_the_first_reply_of_the_store() {
     // One per minute, three saved, and a `max_wait` of two minutes: three are released at once, two within two minutes.
     let gate = gate(rule(Some(1.0 / 60.0), 3));
     let start = clock::now();
@@ -170,7 +170,7 @@ async fn who_comes_before_the_store_has_answered_is_judged_by_its_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_takes_no_token() {
+async fn a_client_that_disconnects_takes_no_token() {
     let gate = gate(rule(Some(1.0), 1));
     let first = hold(&gate, 1).await.expect("the burst");
     drop(first);
@@ -210,7 +210,7 @@ async fn three_blocks_hold_everything_until_the_probe_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_whose_client_leaves_gives_way_to_another() {
+async fn another_request_probes_if_the_client_of_the_first_disconnects() {
     let gate = gate(rule(Some(100.0), 10));
     block(&gate, 3).await;
     let mut probe = hold(&gate, 1).await.expect("the probe");
@@ -242,7 +242,7 @@ async fn a_rule_without_a_rate_is_held_by_its_cooldown_and_spread_over_the_ramp(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_lost_its_leave_goes_first_when_the_cooldown_ends() {
+async fn a_request_that_lost_its_permit_goes_first_after_the_cooldown() {
     let gate = gate(rule(Some(1.0), 10));
     let mut early = hold(&gate, 1).await.expect("a permit");
     block(&gate, 3).await;
@@ -255,7 +255,7 @@ async fn a_request_that_lost_its_leave_goes_first_when_the_cooldown_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_blank_address_is_no_new_evidence() {
+async fn a_repeated_blank_page_of_one_address_is_not_new_evidence() {
     let mut rule = rule(None, 1);
     let policy = rule.cooldown.as_mut().expect("it has one");
     policy.on.verdicts = vec![(Verdict::BlankPage, 1.0)];
@@ -269,7 +269,7 @@ async fn the_same_blank_address_is_no_new_evidence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observe_counts_what_it_would_have_done_and_holds_nothing() {
+async fn observe_mode_counts_its_decisions_and_holds_nothing() {
     let gate = gate(Rule { mode: Mode::Observe, ..rule(Some(1.0), 1) });
     let start = clock::now();
     for _ in 0..5 {
@@ -298,7 +298,7 @@ async fn a_reload_keeps_tokens_and_held_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_answers_what_is_held() {
+async fn stopping_answers_held_requests() {
     let gate = gate(rule(Some(0.1), 1));
     let held = hold_many(&gate, 3);
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -312,7 +312,7 @@ async fn stopping_answers_what_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_fail_unsent_long_after_their_leave_do_not_pass_it_on_in_a_burst() {
+async fn late_unsent_failures_do_not_release_a_burst() {
     let gate = gate(rule(Some(10.0), 1));
     let mut stuck = vec![];
     for held in hold_many(&gate, 1) {

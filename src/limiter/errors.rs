@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_error_that_fits_closes_until_the_first_one_leaves() {
+    fn the_last_allowed_error_pauses_until_the_first_one_is_too_old() {
         let (mut log, start) = (ErrorLog::default(), 1_000 * SECOND);
         assert_eq!(log.count(start, per_minute(3)), 0);
         assert_eq!(log.count(start + 10 * SECOND, per_minute(3)), 0);

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_page_now_and_then_makes_no_other_late() {
+    fn an_occasional_fast_page_does_not_make_others_late() {
         let mut meter = Meter::default();
         for n in 0..1_000 {
             let took = if n % 50 == 49 { SECOND / 100 } else { SECOND };
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_all_members_says_what_the_site_can_give() {
+    fn a_window_over_all_members_measures_the_capacity_of_the_site() {
         let mut load = Load::default();
         let start = 1_000 * SECOND;
         load.count(start, STRAINED);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_by_accident_and_a_few_slow_pages_are_no_strain() {
+    fn an_isolated_failure_and_a_few_slow_pages_are_not_strain() {
         for (failed, late, strained) in
             [(1, 0, false), (2, 0, true), (0, 9, false), (0, 10, true), (0, 0, false)]
         {

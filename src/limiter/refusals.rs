@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dead_pages_answer_too_takes_longer_and_needs_several_pages() {
+    fn statuses_of_dead_pages_need_more_responses_from_several_pages() {
         assert_eq!(after(true, (0..40).map(|page| (PlainRefusal::Unclear, page))), Some(19));
         assert_eq!(after(true, (0..40).map(|_| (PlainRefusal::Unclear, 7))), None);
         let mixed = (0..40)

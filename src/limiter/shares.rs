@@ -261,13 +261,13 @@ mod tests {
     }
 
     #[test]
-    fn half_of_all_answers_is_a_wall_whatever_a_test_says() {
+    fn blocks_on_half_of_all_responses_are_always_a_wall() {
         let shares = shares(50, 50);
         assert!(!shares.are_chance("bbb") && !shares.are_doubtful());
     }
 
     #[test]
-    fn a_wall_that_still_blocks_most_at_half_the_rate_is_no_base() {
+    fn a_wall_that_still_blocks_most_at_half_the_rate_sets_no_base() {
         let mut shares = shares(14, 6);
         shares.suspect();
         shares.count(10, &"a".repeat(12));

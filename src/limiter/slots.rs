@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_among_others_has_what_it_wants_and_at_least_its_even_share() {
+    fn a_member_gets_what_it_wants_up_to_its_even_share_or_more() {
         let mut slots = Slots::default();
         assert_eq!(slots.allot(SECOND, 9, &need("a", 0, 1), 0).slots, 3);
         assert_eq!(slots.allot(SECOND, 9, &need("b", 0, 6), 0).slots, 6);
@@ -229,7 +229,7 @@ mod tests {
 
     /// Members start and end requests, ask, crash and lose replies at random.
     #[test]
-    fn never_are_more_under_way_than_the_limit_and_none_starves() {
+    fn slots_never_exceed_the_limit_and_no_member_starves() {
         for seed in 0..200 {
             let mut random = fastrand::Rng::with_seed(seed);
             let most = random.u32(1..6);

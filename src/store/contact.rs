@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_before_a_pause_counts_no_more() {
+    fn replies_from_before_a_pause_do_not_count() {
         let (mut contact, start) = contact();
         assert!(contact.is_on(start) && contact.covers(start), "nothing has been asked yet");
         assert!(!contact.note(start, true, start));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_waited_for_the_process_is_as_old_as_its_question() {
+    fn a_reply_that_waited_for_the_process_is_as_old_as_its_call() {
         let (mut contact, start) = contact();
         assert!(!contact.note(start, true, start));
         let woke = start + millis(14_000);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_a_sign_until_its_time_was_up() {
+    fn a_failure_counts_as_a_sign_until_its_timeout() {
         let (mut contact, start) = contact();
         assert!(!contact.note(start, true, start));
         let woke = start + millis(14_000);

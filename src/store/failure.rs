@@ -267,7 +267,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_call_before_the_nodes_of_a_cluster_are_known_is_no_failure_of_the_cluster() {
+    fn a_call_before_the_cluster_nodes_are_known_is_not_a_cluster_failure() {
         // The text of `fred`, which has no error kind for this case.
         let error = RedisError::new(ErrorKind::Cluster, "Missing cluster routing state.");
         assert!(Failure::from(error).is_connecting());

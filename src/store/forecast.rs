@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_binds_is_what_ends_last() {
+    fn the_limit_that_ends_last_decides() {
         let rate = Reading { moment: 3_000_000, by_rate: 3_000_000, ..OPEN };
         let quota = Reading { moment: 9_000_000, by_rate: 3_000_000, ..OPEN };
         let cooling = Phase::Cooling(5_000_000);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_is_out_is_looked_at_again_long_before_its_lease_ends() {
+    fn a_probe_in_flight_is_checked_long_before_its_lease_ends() {
         let lease = |end| Reading { phase: Phase::Probing(end), ..OPEN };
         assert_eq!(forecast(lease(90_000_000)), (1, Some(WaitsFor::Cooldown)));
         assert_eq!(forecast(lease(1_000_000)), (0, None));

@@ -108,7 +108,7 @@ fn wrong_labels_are_seen_through() {
 }
 
 #[test]
-fn what_cannot_be_decoded_is_judged_by_its_head_and_is_never_blank() {
+fn an_undecodable_body_is_judged_by_its_head_and_is_never_blank() {
     for (coding, body) in [
         ("gzip", b"\x1f\x8b\x08\0\0\0\0\0\0\0rubbish that is no deflate".to_vec()),
         ("br", vec![0xff; 64]),
@@ -125,7 +125,7 @@ fn what_cannot_be_decoded_is_judged_by_its_head_and_is_never_blank() {
 }
 
 #[test]
-fn bombs_cost_no_more_than_what_is_looked_at() {
+fn decompression_bombs_cost_no_more_than_the_inspected_prefix() {
     let zeros = vec![b' '; 16 * 1024 * 1024];
     let start = std::time::Instant::now();
     for (coding, body) in
@@ -182,7 +182,7 @@ fn endless_nesting_broken_markup_and_nul_bytes_do_no_harm() {
 }
 
 #[test]
-fn what_is_left_open_at_the_cut_is_markup_and_no_text() {
+fn an_unclosed_tag_at_the_cut_is_markup_and_not_text() {
     let image = format!(
         "<div id=\"px-captcha\"></div><img src=\"data:image/png;base64,{}",
         "QUJD".repeat(40_000)
@@ -223,7 +223,7 @@ fn html_is_known_by_its_first_bytes_and_json_too() {
 }
 
 #[test]
-fn the_limits_are_those_of_decoded_bytes_and_of_the_status() {
+fn the_limits_count_decoded_bytes_and_depend_on_the_status() {
     let late = |status| page(status, &format!("{}<div id=\"px-captcha\"></div>", filler(40_000)));
     assert_eq!(late(200).verdict(), Verdict::Ok, "16 KiB of a 200");
     assert_eq!(late(403).signature(), "human-captcha", "128 KiB of a 403");

@@ -38,7 +38,7 @@ fn every_condition_of_a_users_signature_must_hold() {
 }
 
 #[test]
-fn ok_overrules_what_is_built_in_even_what_a_header_settled() {
+fn an_ok_entry_overrules_built_in_signatures_and_header_matches() {
     let classifier = with(&[
         "{name: too-late, verdict: captcha, body: Members}",
         "{name: members-only, verdict: ok, status: [403], body: Members only}",
@@ -79,7 +79,7 @@ fn a_built_in_signature_can_be_switched_off_or_to_log_only() {
 }
 
 #[test]
-fn what_could_never_work_is_refused_with_the_way_out() {
+fn settings_that_can_never_work_are_rejected_with_the_fix() {
     let refused = |yaml: &str| {
         Classifier::with(vec![signature(yaml)], &Switches::default()).unwrap_err().to_string()
     };
@@ -99,7 +99,7 @@ fn what_could_never_work_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn examples_are_tried_and_those_that_fail_are_named() {
+fn examples_are_tried_and_the_failing_ones_are_named() {
     let mut own = signature(
         "{name: own, verdict: captcha, body: Robot, expect: [{body: Robot}, {matches: false, body: '{prose}'}]}",
     );

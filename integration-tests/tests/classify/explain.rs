@@ -39,7 +39,7 @@ fn our_own_pages_are_judged_as_their_manifest_says() {
 }
 
 #[test]
-fn a_saved_page_is_explained_with_what_matched_and_what_nearly_did() {
+fn a_saved_page_is_explained_with_full_and_partial_matches() {
     let page = b"<title>Attention Required! | Cloudflare</title><h1 data-translate=\"block_headline\">Sorry</h1>";
     let report = bytes("page.html", page);
     let Report::One(item) = &report else { panic!("one page") };
@@ -192,7 +192,7 @@ fn a_replay_counts_the_share_of_blocks_where_the_rule_does() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_with_its_place() {
+fn an_unreadable_input_is_reported_with_its_position() {
     let failed = |name: &str, bytes: &[u8]| {
         let source = Source::Bytes(name.to_owned(), bytes.to_vec());
         explain::run(&source, &options(200)).unwrap_err().to_string()

@@ -28,7 +28,7 @@ fn a_named_header_settles_it_under_any_status() {
 }
 
 #[test]
-fn what_a_vendor_leaves_on_every_answer_is_no_evidence() {
+fn marks_that_a_vendor_adds_to_every_response_are_not_evidence() {
     for (status, fields) in [
         (200, &[("server", "cloudflare"), ("cf-ray", "8f0-FRA")][..]),
         (404, &[("server", "cloudflare"), ("set-cookie", "__cf_bm=x")]),
@@ -70,7 +70,7 @@ fn a_redirect_is_judged_by_the_parts_of_its_location() {
 }
 
 #[test]
-fn a_plain_429_is_a_rate_limit_and_a_plain_403_a_low_refusal_whatever_the_body() {
+fn a_plain_429_is_a_rate_limit_and_a_plain_403_a_doubtful_refusal_with_any_body() {
     for kind in ["text/html", "application/json", "application/xml", "image/png", "text/plain"] {
         let json = |status| page(status, "{\"error\":\"no\"}").with("content-type", kind);
         let judgement = json(429).judgement();
@@ -89,7 +89,7 @@ fn a_plain_429_is_a_rate_limit_and_a_plain_403_a_low_refusal_whatever_the_body()
 }
 
 #[test]
-fn other_statuses_are_no_blocks_by_themselves() {
+fn other_statuses_alone_are_not_blocks() {
     for status in [
         200, 201, 204, 205, 206, 304, 400, 401, 404, 405, 410, 451, 500, 502, 503, 504, 521, 522,
         526, 530,
@@ -111,7 +111,7 @@ fn an_answer_to_head_is_judged_by_status_and_fields_only() {
 }
 
 #[test]
-fn what_no_person_reads_is_neutral_unless_its_status_is_a_block() {
+fn files_that_no_person_reads_are_neutral_unless_the_status_is_a_block() {
     for kind in [
         "image/svg+xml",
         "image/gif",

@@ -15,7 +15,7 @@ fn ordinary(what: &str, response: &Response) {
 }
 
 #[test]
-fn widgets_on_short_pages_are_no_walls() {
+fn widgets_on_short_pages_are_not_walls() {
     for (what, markup) in [
         (
             "reCAPTCHA v3 on a login form",
@@ -225,7 +225,7 @@ fn a_blank_page_is_complete_html_with_nothing_in_it() {
 }
 
 #[test]
-fn what_shows_something_moves_on_or_is_no_page_is_not_blank() {
+fn a_page_with_content_or_a_redirect_is_not_blank() {
     for markup in [
         "<div id=root></div><script src=/app.js></script>",
         "<meta http-equiv=\"refresh\" content=\"0;url=/home\">",

@@ -23,7 +23,7 @@ fn a_page_that_only_says_that_it_is_a_check_is_one() {
 }
 
 #[test]
-fn a_page_with_anything_beside_the_name_of_a_check_is_none() {
+fn a_page_with_more_than_the_name_of_a_check_is_not_a_check() {
     for body in [
         "<p>Firefox 140</p><button>Again</button>",
         "<p>Firefox 140</p><a href=/>Home</a><nav></nav>",

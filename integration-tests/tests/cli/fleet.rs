@@ -51,7 +51,7 @@ async fn status_of_a_store_shows_the_whole_fleet() {
 }
 
 #[test]
-fn status_of_a_store_says_when_there_is_none() {
+fn status_reports_a_missing_store() {
     let (folder, nobody) = (folder(), integration_tests::ports::free_address());
     let away = run(folder.path(), &["status", "--store", &format!("redis://:hunter2@{nobody}")]);
     assert_eq!(away.status.code(), Some(1), "{}", err(&away));

@@ -184,7 +184,7 @@ fn env_points_each_client_at_the_proxy() {
 }
 
 #[test]
-fn env_knows_users_and_says_what_an_old_node_does() {
+fn env_supports_users_and_explains_old_versions_of_node() {
     let folder = folder();
     let auth = "auth: {users: {crawler: \"open sesame\", other: b}, networks: [10.0.0.0/8]}";
     write(folder.path(), "r.yaml", &format!("listen: 127.0.0.1:4444\n{auth}\n{GOOD}"));
@@ -295,7 +295,7 @@ async fn status_is_a_table_and_its_exit_code_reports_trouble() {
 }
 
 #[tokio::test]
-async fn a_cooldown_is_tripped_and_cleared_by_hand() {
+async fn an_operator_trips_and_clears_a_cooldown() {
     let member = Member::start(&RuleFile::one_rule("rate: 50/s, burst: 20").token("sesame")).await;
     let admin = member.admin().to_string();
     let place = folder();
@@ -317,7 +317,7 @@ async fn a_cooldown_is_tripped_and_cleared_by_hand() {
 }
 
 #[tokio::test]
-async fn a_learned_rate_is_set_frozen_thawed_and_forgotten_by_hand() {
+async fn an_operator_sets_freezes_thaws_and_forgets_a_learned_rate() {
     let member = Member::start(&RuleFile::one_rule("rate: 50/s, burst: 20")).await;
     let admin = member.admin().to_string();
     let place = folder();
@@ -342,7 +342,7 @@ async fn a_learned_rate_is_set_frozen_thawed_and_forgotten_by_hand() {
 }
 
 #[test]
-fn a_proxy_that_does_not_run_is_said_plainly() {
+fn a_proxy_that_is_not_running_is_reported_plainly() {
     let address = integration_tests::ports::free_address().to_string();
     let output = run(folder().path(), &["status", "--admin", &address]);
     assert_eq!(output.status.code(), Some(1));

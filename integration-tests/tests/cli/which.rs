@@ -73,7 +73,7 @@ fn located(egress: &str, url: &str, format: &[&str]) -> std::process::Output {
 }
 
 #[test]
-fn explain_looks_up_what_an_address_names() {
+fn explain_fetches_an_address() {
     for (url, scope) in [
         ("http://localhost/", "shared/127.0.0.1"),
         ("http://127.0.0.1/", "shared/127.0.0.1"),

@@ -95,7 +95,7 @@ fn the_command_line_is_checked_like_the_file() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named_with_the_way_out() {
+fn a_missing_file_is_named_with_the_fix() {
     let missing = root().join("config/no-such-file.yaml");
     let said = config::load(Some(&missing), &env).expect_err("missing").to_string();
     assert!(said.contains("no-such-file.yaml: it cannot be read"), "{said}");

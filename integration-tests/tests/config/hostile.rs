@@ -107,7 +107,7 @@ fn a_byte_order_mark_and_windows_line_ends_do_not_matter() {
 }
 
 #[test]
-fn an_empty_file_is_no_file_of_defaults() {
+fn an_empty_file_does_not_mean_the_defaults() {
     for text in ["", "\n\n", "# nothing\n", "---\n", "~\n"] {
         error_of(text);
     }

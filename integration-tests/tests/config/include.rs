@@ -73,7 +73,7 @@ fn a_file_without_rules_of_its_own_may_include_all_of_them() {
 }
 
 #[test]
-fn mistakes_name_the_file_the_line_and_the_column_that_they_stand_in() {
+fn mistakes_name_their_file_line_and_column() {
     let folder = folder(&[
         ("main.yaml", MAIN),
         ("first.yaml", "rules:\n  - {name: a, match: a.example, ratte: 3/s}\n"),

@@ -122,7 +122,7 @@ fn the_schema_takes_every_good_file() {
 }
 
 #[test]
-fn the_schema_refuses_what_an_editor_should_mark() {
+fn the_schema_rejects_the_mistakes_that_an_editor_should_mark() {
     let rule = |keys: &str| format!("rules: [{{name: a, match: '*', {keys}}}]");
     let wrong = [
         "lisen: 127.0.0.1:1".to_owned(),

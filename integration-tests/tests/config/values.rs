@@ -237,7 +237,7 @@ rules:
 }
 
 #[test]
-fn a_diff_says_what_needs_a_restart() {
+fn a_diff_lists_changes_that_need_a_restart() {
     let rules = "rules: [{name: a, match: '*'}]\n";
     let moved =
         format!("listen: 127.0.0.1:1\nstore: redis://u:hunter2@h\nlog: {{level: debug}}\n{rules}");

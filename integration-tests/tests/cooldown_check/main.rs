@@ -96,41 +96,41 @@ fn sleeps_old_snapshots_repeated_messages_and_clock_changes_break_no_promise() {
 }
 
 #[test]
-fn it_notices_a_restored_state_with_an_effect() {
+fn the_check_fails_if_restoring_state_has_an_effect() {
     must_be_found(Defect::RestoringOpens, &CALM);
 }
 
 #[test]
-fn it_notices_epochs_that_begin_again() {
+fn the_check_fails_if_epochs_start_again() {
     must_be_found(Defect::EpochsAreCounted, &CALM);
 }
 
 #[test]
-fn it_notices_a_member_that_keeps_a_cooldown_to_itself() {
+fn the_check_fails_if_a_member_does_not_report_its_cooldown() {
     must_be_found(Defect::CoolingIsNotTold, &CALM);
 }
 
 #[test]
-fn it_notices_a_probe_that_is_lost_with_its_reply() {
+fn the_check_fails_if_a_probe_is_lost_with_its_reply() {
     must_be_found(Defect::ProbeOfNobody, &CALM);
 }
 
 #[test]
-fn it_notices_news_that_are_believed() {
+fn the_check_fails_if_news_is_trusted_without_a_read() {
     must_be_found(Defect::NewsOpen, &CALM);
 }
 
 #[test]
-fn it_notices_a_member_that_sends_on_what_it_knew_before_it_slept() {
+fn the_check_fails_if_a_member_that_slept_trusts_old_knowledge() {
     must_be_found(Defect::RightsOutliveASleep, &[World::asleep]);
 }
 
 #[test]
-fn it_notices_epochs_that_follow_a_clock_that_was_set_back() {
+fn the_check_fails_if_epochs_follow_a_clock_set_back() {
     must_be_found(Defect::EpochsAreTimes, &[World::opened]);
 }
 
 #[test]
-fn it_notices_times_that_stay_where_a_clock_was() {
+fn the_check_fails_if_times_do_not_follow_the_clock() {
     must_be_found(Defect::TimesStay, &[World::tripped]);
 }

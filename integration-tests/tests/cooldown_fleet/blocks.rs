@@ -75,7 +75,7 @@ async fn a_wall_of_one_site_neither_stops_another_nor_is_hidden_by_it() {
 }
 
 #[tokio::test]
-async fn images_and_robots_txt_say_nothing() {
+async fn images_and_robots_txt_have_no_effect() {
     let site = Site::start();
     let file = RuleFile::one_rule("cooldown: {after: 3, for: 1m, ratio: off}");
     let member = Member::start(&file).await;

@@ -81,7 +81,7 @@ async fn a_rule_that_observes_counts_everything_and_holds_nothing() {
 }
 
 #[tokio::test]
-async fn a_rule_that_observes_counts_what_its_rate_would_have_held() {
+async fn an_observing_rule_counts_the_requests_that_its_rate_would_have_held() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule("mode: observe, rate: 1/m, burst: 2")).await;
     for _ in 0..6 {

@@ -62,7 +62,7 @@ async fn a_flush_ends_no_cooldown_for_a_member_that_starts_after_it_either() {
 }
 
 #[tokio::test]
-async fn a_flush_while_the_probe_is_out_opens_nothing() {
+async fn a_flush_during_a_probe_opens_nothing() {
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}").redis(&redis);
     let fleet = Member::fleet(2, &file).await;

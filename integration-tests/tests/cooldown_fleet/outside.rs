@@ -83,7 +83,7 @@ async fn an_acquired_token_is_used_up() {
 }
 
 #[tokio::test]
-async fn an_acquired_probe_stays_out_until_its_answer_is_reported() {
+async fn an_acquired_probe_is_in_flight_until_its_verdict_is_reported() {
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule("cooldown: {ramp: 0s}").redis(&redis);
     let member = Member::start(&file).await;

@@ -87,7 +87,7 @@ async fn a_probe_without_a_response_is_followed_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_probe_whose_client_leaves_gives_way() {
+async fn another_probe_follows_if_the_client_of_the_first_disconnects() {
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}").redis(&redis);
     let fleet = Member::fleet(2, &file).await;

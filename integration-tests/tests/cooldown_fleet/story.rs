@@ -135,7 +135,7 @@ async fn a_retry_after_and_a_share_of_blocks_are_reported_as_causes() {
 }
 
 #[tokio::test]
-async fn a_rule_that_observes_reports_what_would_have_happened_and_for_how_long() {
+async fn an_observing_rule_reports_the_cooldowns_that_it_would_have_had() {
     let site = Site::start();
     let file = RuleFile::one_rule(
         "mode: observe, max_wait: 30s, rate: 1/m, burst: 5, learn: false, \

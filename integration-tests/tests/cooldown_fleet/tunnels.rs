@@ -74,7 +74,7 @@ async fn a_tunnel_is_paused_during_a_cooldown_and_continues_afterwards() {
 }
 
 #[tokio::test]
-async fn a_flight_that_has_long_been_under_way_waits_out_a_cooldown_like_a_new_one() {
+async fn an_old_flight_waits_out_a_cooldown_like_a_new_one() {
     for counts in ["flights", "connect"] {
         let site = Site::start();
         let keys = format!("tunnel: {counts}, max_wait: 3s, cooldown: {{ramp: 0s}}");
@@ -152,7 +152,7 @@ async fn a_flight_that_a_trip_interrupts_is_held_and_continues() {
 }
 
 #[tokio::test]
-async fn a_tunnel_that_would_stand_still_for_longer_than_max_wait_is_closed() {
+async fn a_tunnel_that_would_pause_for_longer_than_max_wait_is_closed() {
     let site = Site::start();
     let member = Member::start(&RuleFile::one_rule("max_wait: 1s, cooldown: {ramp: 0s}")).await;
     let mut tunnel = open_tunnel(&member, &site).await;

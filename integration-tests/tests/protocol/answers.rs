@@ -233,7 +233,7 @@ async fn an_answer_without_a_body_leaves_the_connection_in_step() {
 }
 
 #[tokio::test]
-async fn fields_of_an_answer_pass_but_those_of_its_hop() {
+async fn response_fields_are_relayed_except_hop_by_hop_ones() {
     let member = member().await;
     let answer = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n\
         Proxy-Authenticate: Basic\r\nProxy-Connection: close\r\nTrailer: X-T\r\nUpgrade: h2c\r\nTidegate-Verdict: captcha\r\n\
@@ -305,7 +305,7 @@ async fn bytes_beyond_an_answer_are_never_the_next_one() {
 }
 
 #[tokio::test]
-async fn an_answer_passes_while_it_comes_also_where_it_is_looked_at() {
+async fn a_response_is_streamed_even_if_it_is_inspected() {
     let member = member().await;
     for kind in ["image/png", "text/html", "text/event-stream"] {
         let head = format!(

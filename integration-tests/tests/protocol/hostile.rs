@@ -282,7 +282,7 @@ async fn chunk_extensions_and_trailers_are_bounded_and_not_passed_on() {
 }
 
 #[tokio::test]
-async fn a_body_is_a_body_whatever_its_method_and_whatever_is_in_it() {
+async fn any_body_is_relayed_with_any_method() {
     let member = member().await;
     let proxy = member.proxy();
     let inner = "GET http://SITE/following HTTP/1.1\r\nHost: SITE\r\n\r\n";

@@ -67,7 +67,7 @@ async fn an_empty_path_becomes_a_slash_and_keeps_its_query() {
 }
 
 #[tokio::test]
-async fn the_target_names_the_site_whatever_the_host_field_says() {
+async fn the_target_names_the_site_and_not_the_host_field() {
     let member = member().await;
     for host in ["other.example", "other.example:81", "[::1]:99", "127.0.0.1:1"] {
         let request =

@@ -115,7 +115,7 @@ async fn a_connect_that_names_no_host_and_port_is_refused() {
 }
 
 #[tokio::test]
-async fn a_refused_connect_ends_its_connection_whatever_the_reason() {
+async fn a_refused_connect_always_ends_its_connection() {
     let open = member().await;
     let locked =
         Member::start(&RuleFile::one_rule("cooldown: off").with("auth: {users: {a: b}}")).await;
@@ -198,7 +198,7 @@ async fn a_connect_reaches_its_target_in_either_version_and_after_a_request() {
 }
 
 #[tokio::test]
-async fn a_site_that_speaks_first_is_heard() {
+async fn a_site_that_sends_first_is_relayed() {
     let member = member().await;
     let site = listening(|mut stream| async move {
         drop(stream.write_all(b"220 hello\r\n").await);
@@ -240,7 +240,7 @@ async fn many_tunnels_carry_their_own_bytes_both_ways_at_once() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_said_all_still_gets_the_whole_answer() {
+async fn a_client_that_closes_its_sending_side_gets_the_whole_response() {
     let member = member().await;
     let site = listening(|mut stream| async move {
         let mut all = Vec::new();
@@ -258,7 +258,7 @@ async fn a_client_that_has_said_all_still_gets_the_whole_answer() {
 }
 
 #[tokio::test]
-async fn a_site_that_ends_is_heard_to_its_last_byte() {
+async fn the_last_bytes_of_a_closing_site_are_relayed() {
     const SIZE: usize = 2 << 20;
     let member = member().await;
     let site = listening(|mut stream| async move {
@@ -276,7 +276,7 @@ async fn a_site_that_ends_is_heard_to_its_last_byte() {
 }
 
 #[tokio::test]
-async fn places_for_tunnels_are_as_many_as_said_and_each_is_given_back() {
+async fn tunnels_are_limited_as_configured_and_each_slot_is_returned() {
     let file = RuleFile::one_rule("cooldown: off").with("limits: {tunnels: 3}");
     let member = Member::start(&file).await;
     let site = echo().await;

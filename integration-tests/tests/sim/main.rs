@@ -60,7 +60,7 @@ fn members_share_a_scope_within_five_percent() {
 }
 
 #[test]
-fn members_with_slow_lines_get_as_much_as_those_with_fast_ones() {
+fn members_with_slow_lines_get_as_much_as_members_with_fast_ones() {
     for (members, rate) in
         [(2, 5.0), (2, 200.0), (5, 20.0), (10, 100.0), (50, 20.0), (50, 500.0), (100, 200.0)]
     {
@@ -140,7 +140,7 @@ fn a_dead_member_costs_at_most_one_short_grace() {
 }
 
 #[test]
-fn clients_that_leave_in_hundreds_neither_break_the_bound_nor_waste_the_rate() {
+fn hundreds_of_disconnecting_clients_neither_break_the_bound_nor_waste_the_rate() {
     let figures = Plan::new(4, 200.0, 1_500).play(async |fleet| {
         for round in 0..8 {
             fleet.pass(Duration::from_millis(700)).await;

@@ -21,7 +21,7 @@ fn with(quotas: &[(u64, Duration)]) -> Rule {
 }
 
 #[test]
-fn a_member_with_other_quotas_ends_no_window_and_counts_in_those_that_run() {
+fn a_member_with_other_quotas_ends_no_window_and_counts_in_the_current_ones() {
     play(async |redis| {
         let [first, second] = members(redis).await;
         let (hourly, none, daily) = (with(&[(30, HOUR)]), with(&[]), with(&[(50, DAY)]));

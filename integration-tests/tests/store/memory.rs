@@ -105,7 +105,7 @@ fn a_flush_refills_no_bucket_that_is_used_after_all_members_reported() {
 }
 
 #[test]
-fn a_member_that_comes_back_from_an_outage_leaves_others_their_tickets() {
+fn a_returning_member_leaves_the_others_their_tickets() {
     let redis = Redis::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let store = runtime.block_on(shared(&redis));

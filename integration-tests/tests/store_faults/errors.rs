@@ -48,7 +48,7 @@ async fn every_error_has_its_kind() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_full_read_only_or_busy_is_done_without() {
+async fn a_full_read_only_or_busy_server_counts_as_away() {
     let (redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 1000/s, burst: 1000", &redis.url(), "local")).await;
     member.store_is(true).await;

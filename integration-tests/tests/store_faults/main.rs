@@ -78,7 +78,7 @@ async fn requests_continue_and_the_store_recovers_after_any_fault_of_the_line() 
 }
 
 #[tokio::test]
-async fn a_connection_that_died_without_a_word_is_replaced() {
+async fn a_silently_dead_connection_is_replaced() {
     let (redis, site) = (Redis::start(), Site::start());
     let relay = Relay::before(redis.address());
     let member = Member::start(&rules("rate: 1000/s, burst: 1000", &relay.url(), "open")).await;
@@ -258,7 +258,7 @@ async fn idle_scopes_leave_nothing_in_redis() {
 }
 
 #[tokio::test]
-async fn news_that_make_no_sense_are_passed_over() {
+async fn nonsense_news_is_ignored() {
     let (redis, site) = (Redis::start(), Site::start());
     let member =
         Member::start(&rules("cooldown: {after: 1, for: 1m}", &redis.url(), "local")).await;

@@ -108,7 +108,7 @@ fn imports_go_one_way() {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_states_its_purpose() {
     let headless = rust_files()
         .iter()
         .filter(|path| !read(path).starts_with("//! "))
@@ -196,7 +196,7 @@ fn used_modules_are_found_in_plain_and_nested_lists() {
 }
 
 #[test]
-fn each_layer_uses_only_what_stands_before_it() {
+fn each_layer_uses_only_the_layers_before_it() {
     let mut upward = Vec::new();
     for path in files("src", "rs") {
         let module = module_of(&path);
@@ -221,7 +221,7 @@ fn only_the_store_names_the_redis_client() {
 }
 
 #[test]
-fn every_lua_script_is_loaded_by_the_code_and_says_what_it_takes() {
+fn every_lua_script_is_loaded_and_documents_its_arguments() {
     let code: String = files("src", "rs").iter().map(|path| read(path)).collect();
     let mut trouble = Vec::new();
     for path in files("lua", "lua") {

@@ -90,7 +90,7 @@ fn sites_have_forms_of_their_own() {
 }
 
 #[test]
-fn what_makes_no_sense_says_nothing() {
+fn nonsense_fields_are_ignored() {
     for (remaining, reset) in [
         ("0", "-5"),
         ("0", "0"),

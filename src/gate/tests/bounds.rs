@@ -46,7 +46,7 @@ fn kept(gate: &Gate) -> (usize, (usize, usize)) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sites_that_were_asked_once_leave_nothing_behind() {
+async fn sites_that_were_requested_once_leave_nothing_behind() {
     let gate = gate(by_host(Some(10.0)));
     for number in 0..10 * UNSWEPT {
         go(&gate, &site(number)).await.report(&Judgement::ok(200)).await;
@@ -60,7 +60,7 @@ async fn sites_that_were_asked_once_leave_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sites_that_blocked_and_are_not_asked_again_leave_nothing_behind() {
+async fn sites_that_blocked_and_are_not_requested_again_leave_nothing_behind() {
     let gate = gate(by_host(None));
     for number in 0..4 * UNSWEPT {
         trip(&gate, &site(number)).await;

@@ -100,7 +100,7 @@ impl ScriptServer for Counts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_slept_asks_before_it_sends_what_needs_no_ticket() {
+async fn a_process_that_slept_asks_before_it_sends_requests_without_a_rate() {
     let gate = gate_over(Counts(broadcast::Sender::new(1)), rule(None, 1)).await;
     let mut permits =
         [hold(&gate, 1).await, hold(&gate, 1).await].map(|one| one.expect("a permit"));

@@ -103,7 +103,7 @@ async fn the_gauges_of_a_rule_that_is_gone_are_zero() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_may_be_out_for_as_long_as_was_said_last() {
+async fn the_latest_timeouts_decide_how_long_a_probe_may_take() {
     let gate = gate(rule(Some(10.0), 5));
     block(&gate, 3).await;
     gate.set_lease(Duration::from_secs(7));

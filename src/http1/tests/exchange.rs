@@ -192,7 +192,7 @@ async fn a_refused_upgrade_is_followed_by_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_its_answer_is_noticed() {
+async fn a_client_that_disconnects_before_its_response_is_noticed() {
     let connect = "CONNECT held:1 HTTP/1.1\r\nHost: h\r\n\r\n".to_owned();
     let get = GET.replace("one", "held");
     // Also in the middle of its next request.

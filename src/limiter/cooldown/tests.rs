@@ -110,7 +110,7 @@ fn a_block_that_names_its_wait_trips_at_once_for_that_long() {
 }
 
 #[test]
-fn exactly_one_probe_is_out_and_a_lost_one_gives_way() {
+fn exactly_one_probe_is_in_flight_and_a_lost_one_is_replaced() {
     let mut scope = tripped();
     let end = START + 45 * SECOND;
     assert_eq!(scope.phase(end, &policy()), Phase::Due);
@@ -123,7 +123,7 @@ fn exactly_one_probe_is_out_and_a_lost_one_gives_way() {
 }
 
 #[test]
-fn a_failed_probe_doubles_the_cooldown_and_what_sufficed_is_where_the_next_starts() {
+fn a_failed_probe_doubles_the_cooldown_and_the_next_starts_at_the_length_that_worked() {
     let mut scope = tripped();
     let mut now = scope.until;
     scope.lend_probe("a", now, SECOND);
@@ -219,7 +219,7 @@ fn a_member_that_knows_more_than_the_store_repairs_it() {
 }
 
 #[test]
-fn what_is_brought_back_has_no_other_effect() {
+fn restored_state_has_no_other_effect() {
     let mut scope = Cooldown::default();
     scope.report(START, &report(0, BLOCK), &policy());
     let before = scope.clone();
@@ -236,7 +236,7 @@ fn what_is_brought_back_has_no_other_effect() {
 }
 
 #[test]
-fn epochs_rise_whatever_the_store_forgets_and_the_clock_says() {
+fn epochs_only_rise_despite_lost_memory_and_clock_changes() {
     let first = tripped().epoch;
     let mut forgotten = Cooldown::default();
     forgotten.trip(START + SECOND, SECOND, Cause::Manual);
@@ -254,7 +254,7 @@ fn a_probe_belongs_to_a_member() {
 }
 
 #[test]
-fn a_clear_by_hand_begins_a_new_epoch() {
+fn a_manual_clear_starts_a_new_epoch() {
     let mut scope = tripped();
     let before = scope.epoch;
     scope.clear(START + SECOND);
@@ -321,7 +321,7 @@ fn silence_counts_towards_no_share_of_the_verdicts() {
 }
 
 #[test]
-fn a_silent_probe_goes_on_with_silence_and_says_nothing_about_another_wall() {
+fn a_silent_probe_prolongs_a_silent_cooldown_and_no_other() {
     let mut walled = tripped();
     walled.lend_probe("a", walled.until, SECOND);
     let probe = Report { probe: walled.probe, ..report(walled.epoch, silence(0.6)) };
@@ -368,7 +368,7 @@ fn a_scope_without_one_good_probe_of_ten_is_probed_ever_more_rarely_down_to_once
 }
 
 #[test]
-fn a_pause_that_the_site_asks_for_ends_without_a_probe_and_is_no_trip_to_learn_from() {
+fn a_pause_requested_by_the_site_ends_without_a_probe_and_teaches_nothing() {
     let (policy, mut scope) = (policy(), Cooldown::default());
     let named = Some(Named {
         ceiling: Some(NamedRate { rate: 2.0, lasts: 60 * SECOND }),

@@ -74,7 +74,7 @@ fn near(is: f64, wanted: f64) {
 }
 
 #[test]
-fn the_first_trip_goes_to_what_the_last_minute_carried() {
+fn the_first_trip_lowers_the_rate_to_the_throughput_of_the_last_minute() {
     let mut scope = Scope::new();
     near(scope.learned.rate, 4.0);
     scope.demand = 2.0;
@@ -87,7 +87,7 @@ fn the_first_trip_goes_to_what_the_last_minute_carried() {
 }
 
 #[test]
-fn a_trip_with_hardly_any_page_before_it_leaves_a_quarter() {
+fn a_trip_after_hardly_any_page_leaves_a_quarter_of_the_rate() {
     let mut scope = Scope::new();
     scope.run(2);
     scope.trip(true);
@@ -131,7 +131,7 @@ fn after_a_long_ban_each_step_of_the_climb_lasts_ten_minutes() {
 }
 
 #[test]
-fn a_limit_that_a_ban_of_ten_minutes_tells_is_kept_for_hours() {
+fn a_limit_found_by_a_ban_of_ten_minutes_is_kept_for_hours() {
     assert_eq!(steps_after_a_ban_of(600), 0);
     let mut scope = Scope::new();
     scope.run(60);
@@ -281,7 +281,7 @@ fn a_rule_file_that_allows_more_counts_at_once_where_no_limit_has_been_met() {
 }
 
 #[test]
-fn floor_and_ceiling_hold_whatever_happens() {
+fn the_rate_never_leaves_floor_and_ceiling() {
     let mut scope = Scope::new();
     for _ in 0..50 {
         scope.run(1);
@@ -350,7 +350,7 @@ impl Scope {
 }
 
 #[test]
-fn a_rate_set_by_hand_is_where_learning_goes_on() {
+fn learning_continues_from_a_manual_rate() {
     let mut scope = Scope::new();
     scope.run(120);
     scope.trip(true);
@@ -364,7 +364,7 @@ fn a_rate_set_by_hand_is_where_learning_goes_on() {
 }
 
 #[test]
-fn the_cooldown_in_which_a_rate_is_set_is_not_its_doing() {
+fn a_manual_rate_is_not_blamed_for_the_current_cooldown() {
     let mut scope = Scope::new();
     scope.run(120);
     scope.news = News { blocked: scope.now, sure: true, closed: true, ..scope.news };
@@ -378,7 +378,7 @@ fn the_cooldown_in_which_a_rate_is_set_is_not_its_doing() {
 }
 
 #[test]
-fn a_frozen_rate_stays_whatever_happens_until_it_is_thawed() {
+fn a_frozen_rate_never_changes_until_it_is_thawed() {
     let mut scope = Scope::new();
     scope.set(2.0, true);
     scope.trip(true);
@@ -392,7 +392,7 @@ fn a_frozen_rate_stays_whatever_happens_until_it_is_thawed() {
 }
 
 #[test]
-fn what_is_forgotten_starts_again_and_no_member_brings_it_back() {
+fn a_forgotten_rate_starts_again_and_no_member_restores_it() {
     let mut scope = Scope::new();
     scope.run(120);
     scope.trip(true);
@@ -451,7 +451,7 @@ fn plain_refusals_of_private_pages_hardly_slow_down_a_small_crawl() {
 }
 
 #[test]
-fn from_a_mark_far_below_it_climbs_at_once_and_waits_just_below_what_was_blocked() {
+fn the_rate_climbs_at_once_from_a_low_mark_and_waits_below_the_blocked_rate() {
     let mut scope = Scope::new();
     scope.run(2);
     scope.trip(true);
@@ -547,7 +547,7 @@ fn block(scope: &mut Scope) {
 }
 
 #[test]
-fn a_wall_that_blocks_as_much_at_half_of_what_it_let_through_is_tested_again() {
+fn a_wall_that_still_blocks_at_half_its_throughput_is_tested_again() {
     let mut scope = at_a_known_wall();
     let until = scope.learned.before_test.again;
     for _ in 0..6 {
@@ -573,7 +573,7 @@ fn a_try_that_fails_at_a_known_wall_puts_the_next_test_off() {
 }
 
 #[test]
-fn a_wall_that_blocks_most_at_half_the_rate_gives_what_it_lets_through() {
+fn the_throughput_of_a_wall_that_blocks_most_at_half_the_rate_is_used() {
     let mut scope = Scope::new();
     // The wall begins when the burst is used up, and lets 1 request per second through.
     crawl(&mut scope, 3, false, |_| 0.3);
@@ -584,7 +584,7 @@ fn a_wall_that_blocks_most_at_half_the_rate_gives_what_it_lets_through() {
 }
 
 #[test]
-fn a_wall_lets_through_what_it_did_at_the_rate_of_the_test_and_not_of_long_ago() {
+fn the_throughput_of_a_wall_is_measured_during_the_test_only() {
     let mut scope = Scope::new();
     scope.learned.before_test.rate = 4.0;
     (scope.learned.rate, scope.learned.mark) = (2.0, 2.0);

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_variable_is_named_with_what_to_write() {
+    fn a_bad_variable_is_named_with_a_valid_value() {
         for (name, value, cure) in [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", "http://HOST:4318"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "http/json"),

@@ -52,7 +52,7 @@ async fn the_target_beats_the_host_field() {
 }
 
 #[tokio::test]
-async fn fields_of_the_answer_pass_but_those_of_its_hop() {
+async fn response_fields_pass_except_hop_by_hop_ones() {
     let site = Site::answering(
         "HTTP/1.1 200 Fine\r\nSet-Cookie: a=1\r\nX-B: 2\r\nSet-Cookie: c=3\r\nETag: \"x\"\r\n\
          Connection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nTidegate-Verdict: captcha\r\n\
@@ -157,7 +157,7 @@ async fn a_head_answer_gains_no_length() {
 }
 
 #[tokio::test]
-async fn names_keep_their_case_whatever_was_asked_before_on_the_connection() {
+async fn header_names_keep_their_case_on_a_reused_connection() {
     let site = Site::answering(OK).await;
     let bench = Bench::start().await;
     let mut client = bench.connect().await;
@@ -252,7 +252,7 @@ async fn an_origin_form_request_is_refused() {
 }
 
 #[tokio::test]
-async fn an_upload_of_unknown_length_goes_through_whatever_the_method() {
+async fn an_upload_of_unknown_length_is_relayed_with_any_method() {
     let site = Site::answering(OK).await;
     let bench = Bench::start().await;
     for (number, method) in ["POST", "GET"].into_iter().enumerate() {
@@ -265,7 +265,7 @@ async fn an_upload_of_unknown_length_goes_through_whatever_the_method() {
 }
 
 #[tokio::test]
-async fn continue_is_said_by_the_proxy_once_the_body_is_wanted() {
+async fn the_proxy_sends_100_continue_when_it_needs_the_body() {
     let site = Site::answering(OK).await;
     let bench = Bench::start().await;
     let mut client = bench.connect().await;

@@ -66,7 +66,7 @@ async fn the_body_of_a_held_request_stays_with_its_client() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_held_costs_nothing() {
+async fn a_client_that_disconnects_while_held_costs_nothing() {
     let site = Site::answering(OK).await;
     let mut rule = limited(0.5);
     rule.max_wait = Duration::from_secs(60);

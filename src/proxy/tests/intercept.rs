@@ -201,7 +201,7 @@ async fn plain_http_inside_is_served_as_such() {
 }
 
 #[tokio::test]
-async fn what_is_neither_is_tunnelled() {
+async fn bytes_that_are_neither_tls_nor_http_are_tunnelled() {
     let site = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let root = Root::new();
     let bench = proxy(&root, intercept).await;
@@ -216,7 +216,7 @@ async fn what_is_neither_is_tunnelled() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_trust_us_is_counted_and_others_go_on() {
+async fn a_client_that_does_not_trust_the_ca_is_counted_and_others_continue() {
     let root = Root::new();
     let site = SecureSite::start(&root, Flaw::None, BOTH).await;
     let bench = proxy(&root, intercept).await;

@@ -163,7 +163,7 @@ async fn a_client_that_disconnects_ends_its_site_connection() {
 }
 
 #[tokio::test]
-async fn stopping_finishes_what_is_in_flight_and_nothing_else() {
+async fn stopping_finishes_requests_in_flight_only() {
     let (release, released) = tokio::sync::watch::channel(false);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let site = listener.local_addr().unwrap();

@@ -171,7 +171,7 @@ async fn a_removed_user_loses_intercepted_connects_and_tunnels() {
 }
 
 #[tokio::test]
-async fn a_tunnel_to_what_a_reload_denies_ends_with_its_next_bytes() {
+async fn a_tunnel_to_a_newly_denied_site_ends_with_its_next_bytes() {
     let site = Site::answering(OK).await;
     let bench = Bench::start().await;
     let mut client = connected(&bench, &site.addr.to_string()).await;

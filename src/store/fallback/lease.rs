@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_lasts_from_the_first_to_the_latest_call_that_was_left_unanswered() {
+    fn an_outage_lasts_from_the_first_to_the_latest_unanswered_call() {
         let (calls, start) = (UnansweredCalls::default(), clock::now());
         assert_eq!(calls.lasted(), Duration::ZERO);
         calls.note(start + seconds(10), false);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_overtaken_by_one_that_was_answered_says_nothing() {
+    fn an_unanswered_call_is_ignored_if_a_later_one_was_answered() {
         let calls = UnansweredCalls::default();
         let early = clock::now();
         calls.note(early, true);

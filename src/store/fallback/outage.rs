@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn each_kind_of_failure_is_worth_one_line_in_an_outage() {
+    async fn each_kind_of_failure_is_logged_once_per_outage() {
         let outage = Outage::default();
         assert!(!outage.notice(FailureKind::Timeout), "the connection is still being made");
         assert!(outage.notice(FailureKind::Auth));

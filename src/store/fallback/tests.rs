@@ -4,7 +4,7 @@ use super::local_scope::{fixed, last_turn, scaled};
 use crate::limiter::{learn::Learn, policy::Limits};
 
 #[test]
-fn a_member_alone_keeps_to_its_share_of_the_rate_in_force() {
+fn an_isolated_member_keeps_to_its_share_of_the_rate_in_force() {
     let learn = Learn { start: 0.5, floor: 0.02, back_off: 0.87, patience: 60_000_000 };
     let limits = Limits { rate: Some(12.0), burst: 9, quotas: vec![], cost: 1, learn: Some(learn) };
     let local = |limits: &Limits, known| scaled(&fixed(limits, known), 1.0 / 3.0);
@@ -18,7 +18,7 @@ fn a_member_alone_keeps_to_its_share_of_the_rate_in_force() {
 }
 
 #[test]
-fn a_member_alone_goes_on_with_its_turns_from_its_latest_ticket() {
+fn an_isolated_member_continues_its_turns_from_its_latest_ticket() {
     const SECOND: i64 = 1_000_000;
     // Ten members at 2/s: each has a turn in five seconds.
     let limits = Limits { rate: Some(2.0), burst: 1, quotas: vec![], cost: 1, learn: None };

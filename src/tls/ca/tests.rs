@@ -117,7 +117,7 @@ fn the_ca_may_sign_server_certificates_and_nothing_else() {
 }
 
 #[test]
-fn leaves_are_valid_for_their_host_and_no_other() {
+fn leaf_certificates_are_valid_for_their_host_only() {
     let (_dir, ca) = fresh();
     let roots = roots(&ca);
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -55,7 +55,7 @@ impl Scope {
 }
 
 #[test]
-fn it_goes_on_with_what_the_site_can_give_and_the_queue_drains() {
+fn an_overloaded_site_gets_its_capacity_and_its_queue_drains() {
     let mut scope = Scope::new(4.0);
     scope.run(60);
     assert!(scope.queue < 4.0, "{} in the queue", scope.queue);
@@ -72,7 +72,7 @@ fn it_goes_on_with_what_the_site_can_give_and_the_queue_drains() {
 }
 
 #[test]
-fn it_rises_again_when_the_site_can_give_more() {
+fn the_rate_rises_again_when_the_site_has_more_capacity() {
     let mut scope = Scope::new(4.0);
     scope.run(60);
     scope.gives = 12.0;
@@ -81,7 +81,7 @@ fn it_rises_again_when_the_site_can_give_more() {
 }
 
 #[test]
-fn pages_that_are_slow_whatever_the_rate_is_cost_a_minute_in_ten() {
+fn pages_that_are_slow_at_any_rate_cost_one_minute_in_ten() {
     let mut scope = Scope::new(1e9);
     scope.slow = true;
     scope.run(2);
@@ -95,7 +95,7 @@ fn pages_that_are_slow_whatever_the_rate_is_cost_a_minute_in_ten() {
 }
 
 #[test]
-fn pages_that_fail_whatever_the_rate_is_cost_no_more_unless_most_do() {
+fn pages_that_fail_at_any_rate_cost_no_more_unless_most_fail() {
     let mut scope = Scope::new(1e9);
     scope.broken = 0.2;
     scope.run(40);
@@ -132,7 +132,7 @@ fn a_crawl_that_waits_for_its_answers_is_slowed_until_the_queue_drains() {
 }
 
 #[test]
-fn who_hardly_asks_is_slowed_by_small_steps() {
+fn a_scope_with_little_demand_is_slowed_in_small_steps() {
     let mut scope = Scope::new(1e9);
     let (strained, sent) = (true, 1.0);
     for window in 1..=3 {
@@ -146,7 +146,7 @@ fn who_hardly_asks_is_slowed_by_small_steps() {
 }
 
 #[test]
-fn what_is_not_heard_of_any_more_does_not_strain() {
+fn a_member_that_stops_reporting_causes_no_strain() {
     let mut scope = Scope::new(4.0);
     scope.run(3);
     assert_eq!(scope.learned.why, RateReason::Overload);
@@ -156,7 +156,7 @@ fn what_is_not_heard_of_any_more_does_not_strain() {
 }
 
 #[test]
-fn a_frozen_rate_and_what_was_before_a_hand_are_left_alone() {
+fn a_frozen_rate_and_reports_from_before_a_manual_change_have_no_effect() {
     let mut scope = Scope::new(4.0);
     let known = KnownRate::default();
     let frozen = crate::limiter::learn::RateOverride::Set { rate: Some(8.0), frozen: Some(true) };

@@ -85,7 +85,7 @@ fn a_guess_that_fails_a_few_requests_early_has_failed_all_the_same() {
 }
 
 #[test]
-fn a_limit_that_falls_later_is_no_failed_guess() {
+fn a_limit_that_falls_later_is_not_a_failed_guess() {
     let mut wall = Wall::unknown();
     wall.count(300.0);
     let limit = wall.trip(2.0, BAN, true).unwrap();
@@ -94,7 +94,7 @@ fn a_limit_that_falls_later_is_no_failed_guess() {
 }
 
 #[test]
-fn what_is_not_round_is_never_taken_for_more() {
+fn a_window_that_is_not_round_is_never_overestimated() {
     for window in [40.0, 90.0, 200.0, 450.0, 1_000.0] {
         let limits = crawl(3.0 * window, window, 12.0, 9);
         let found = limits[limits.len() - 1];
@@ -114,7 +114,7 @@ fn a_smaller_count_in_the_same_window_lowers_the_limit() {
 }
 
 #[test]
-fn short_bans_and_rates_that_rose_tell_nothing() {
+fn short_bans_and_rising_rates_produce_no_guess() {
     let mut wall = Wall::unknown();
     wall.count(300.0);
     assert_eq!(wall.trip(2.0, 60 * SECOND, true), None, "another trip costs little");
@@ -129,7 +129,7 @@ fn short_bans_and_rates_that_rose_tell_nothing() {
 }
 
 #[test]
-fn a_wall_that_lets_more_through_is_none() {
+fn a_guess_is_dropped_if_the_site_lets_more_through() {
     let mut wall = Wall::unknown();
     wall.count(300.0);
     let limit = wall.trip(2.0, BAN, true).unwrap();

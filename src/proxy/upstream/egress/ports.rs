@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ports_are_in_order_and_do_not_include_those_of_the_web() {
+    fn the_ports_are_sorted_and_exclude_web_ports() {
         assert!(BARRED.is_sorted());
         assert!(is_barred(22) && is_barred(6667) && is_barred(10080));
         assert!(![80, 443, 8080, 8443, 3000, 9200].into_iter().any(is_barred));

@@ -124,7 +124,7 @@ fn public_addresses_are_allowed_by_default() {
 }
 
 #[test]
-fn an_allow_entry_opens_what_it_names_and_no_more() {
+fn an_allow_entry_allows_only_the_addresses_that_it_names() {
     let loopback = guard(vec![EgressPattern::Loopback], vec![]);
     for addr in ["127.0.0.1:80", "127.9.9.9:1", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
         assert_eq!(judge(&loopback, addr), Ok(()), "{addr}");
@@ -176,7 +176,7 @@ fn deny_beats_allow_and_denies_public_addresses_too() {
 
 /// The entries in docs/security.md for a network's own NAT64 prefix.
 #[test]
-fn the_documented_entries_close_a_nat64_prefix_to_what_is_not_public() {
+fn the_documented_entries_deny_private_addresses_behind_a_nat64_prefix() {
     let inside =
         ["7f00:0/104", "a00:0/104", "ac10:0/108", "c0a8:0/112", "a9fe:0/112", "6440:0/106"];
     let deny = inside.map(|rest| network(&format!("2001:678:64::{rest}"), None));
@@ -191,7 +191,7 @@ fn the_documented_entries_close_a_nat64_prefix_to_what_is_not_public() {
 }
 
 #[test]
-fn the_proxys_own_addresses_are_denied_whatever_is_allowed() {
+fn the_proxys_own_addresses_are_always_denied() {
     let egress = Egress {
         allow: vec![network("0.0.0.0/0", None), network("::/0", None)],
         ..Egress::default()
@@ -473,7 +473,7 @@ fn an_upstream_proxy_may_be_private_but_neither_denied_nor_this_proxy() {
 }
 
 #[tokio::test]
-async fn what_was_looked_up_is_dialled_without_another_look_up_the_lowest_address_first() {
+async fn resolved_addresses_are_dialled_without_another_look_up_lowest_first() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
