@@ -76,7 +76,9 @@ local function take()
         local all = { ARG.limits_rate, ARG.limits_burst, ARG.limits_cost, ARG.limits_quotas }
         void_bucket(bucket, now, table.concat(all, '|'))
       end
-      if tonumber(ARG.latest_epoch) >= scope.ep and not voids and (not drains or bucket.recovers) then
+      -- Only its own cooldown empties the bucket.
+      local voided = own and tonumber(ARG.latest_epoch) < scope.ep
+      if not voided and not voids and (not drains or bucket.recovers) then
         recover_bucket(bucket, ARG.latest, fleet, now, limits)
       end
       if drains or voids or ARG.windows ~= '' or ARG.latest ~= '' then bucket.unknown_until = nil end
@@ -147,10 +149,14 @@ local function take()
     end
     if phase == 'due' then
       phase = 'probing'
-      if again then tickets[1] = now end
+      local lease = tonumber(ARG.lease)
+      if again then
+        tickets[1] = lend_again(scope, now, lease)
+      elseif tickets[1] then
+        lend_probe(scope, ARG.member, tickets[1], lease)
+      end
       if tickets[1] then
         phase = 'probe'
-        lend_probe(scope, ARG.member, tickets[1], tonumber(ARG.lease))
         come_back = scope.lease
         save_cooldown(KEY.cooldown, scope, now, policy)
       end

@@ -275,10 +275,10 @@ impl LocalCooldown {
         }
     }
 
-    /// Applies the reply to a take that was sent at `asked`; true if it opens the scope.
-    pub(super) fn granted(&self, granted: &Granted, asked: Instant) -> bool {
+    /// Applies the reply to a take that was sent at `asked`.
+    pub(super) fn granted(&self, granted: &Granted, asked: Instant) -> Effect {
         *self.heard.lock() = asked;
-        self.update(|cache, now| cache.granted(granted, asked, now)).reopened
+        self.update(|cache, now| cache.granted(granted, asked, now))
     }
 
     /// Applies the reply to a report that was sent at `asked`.

@@ -298,11 +298,13 @@ fn take(
             let news = (place.own.then(|| news(state, now)), &mut state.shares);
             let mut tickets =
                 tickets((place, user), rule, (ask, wanted), now, ramp, news, is_probe);
-            if again {
-                tickets.moments.push(now);
-            }
             let phase = match tickets.moments.first() {
                 _ if !is_probe => Phase::Open,
+                _ if again => {
+                    tickets.moments.push(state.lend_again(now, ask.lease));
+                    tickets.come_back = state.probe_until;
+                    Phase::Probe
+                }
                 None => Phase::Probing,
                 Some(moment) => {
                     state.lend_probe(MEMBER, *moment, ask.lease);

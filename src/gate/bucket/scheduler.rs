@@ -287,7 +287,7 @@ impl BucketQueue {
     fn apply_reply(&self, call: &Call, granted: &Granted) {
         let Call { scope, sent: asked, .. } = call;
         let took = asked.elapsed();
-        reports::granted(scope, granted, *asked);
+        let may_probe = reports::granted(scope, granted, *asked);
         self.note_learned(granted.learned);
         let entry = self.entry.load();
         let rule: &Rule = &entry.rule;
@@ -318,6 +318,7 @@ impl BucketQueue {
         });
         match granted.phase {
             Phase::Probing | Phase::Cooling => {}
+            Phase::Probe if !may_probe => {}
             Phase::Probe => {
                 state.probes.extend(tickets.map(|ticket| (Arc::clone(scope), ticket)));
             }
