@@ -96,7 +96,7 @@ impl Gate {
 
     /// Updates the gauges: on each scrape instead of on every request.
     pub fn refresh_metrics(&self) {
-        for entry in &self.table.load().entries {
+        for entry in self.table.load().all() {
             let scopes = entry.scopes.all();
             let statuses: Vec<_> = scopes.iter().map(status).collect();
             let metrics = &entry.metrics;
