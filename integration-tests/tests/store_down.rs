@@ -67,7 +67,8 @@ async fn local_shares_add_up_to_the_rate_of_the_fleet() {
 #[tokio::test]
 async fn hosts_that_share_a_bucket_share_one_part_of_it_without_the_store() {
     let (mut redis, site) = (Redis::start(), Site::of_many_hosts());
-    let keys = "rate: 10/s, burst: 1, quota: 40/h, learn: false, max_wait: 10s, cooldown: {per: host}";
+    let keys =
+        "rate: 10/s, burst: 1, quota: 40/h, learn: false, max_wait: 10s, cooldown: {per: host}";
     let fleet = Member::fleet(2, &rules(keys, &redis, "local")).await;
     for member in &fleet {
         member.knows_of(2).await;

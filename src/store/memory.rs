@@ -162,7 +162,7 @@ impl Memory {
     ) {
         let mut kept = place.bucket.lock();
         let bucket = kept.state.get_or_insert_with(|| Bucket::full(self.now(), limits));
-        bucket.drain(from);
+        bucket.drain(from, limits);
         bucket.windows = windows;
         bucket.steady = steady;
         bucket.filling = None;
@@ -364,10 +364,12 @@ struct Tickets {
 fn prepare(bucket: &mut Bucket, ask: &Ask, now: i64, (limits, written): (&Limits, &Limits)) {
     if ask.drain {
         // Tickets already handed out stay valid.
-        bucket.drain(bucket.at.max(now));
+        bucket.drain(bucket.at.max(now), limits);
     }
     if ask.void {
         bucket.void(now, written);
+        // The rate has its tokens back already.
+        return bucket.refund_all(&ask.returned, limits);
     }
     bucket.return_tickets(&ask.returned, now, limits);
 }
@@ -393,7 +395,7 @@ fn advance<'r>(
     let (limits, pace) = bucket::under(limits, pace, news.and_then(|news| news.named));
     bucket.fill_by(now, &limits, pace);
     if let Some(news) = news {
-        bucket.restart(news.opened);
+        bucket.restart(news.opened, &limits);
     }
     (limits, pace)
 }

@@ -67,7 +67,7 @@ impl BucketQueue {
     /// An unused ticket. Quotas get their tokens back with the next call.
     pub(super) fn void(&self, state: &mut State, limits: &Limits, ticket: Ticket) {
         let counted = self.outlives_cooldown() || !limits.quotas.is_empty();
-        if counted && state.voided.len() < bucket::RETURNED {
+        if counted && state.voided.len() < bucket::BATCH as usize {
             state.voided.push(ticket);
         }
     }
