@@ -149,6 +149,32 @@ async fn no_member_keeps_a_slot_during_a_cooldown_because_the_probe_needs_it() {
 }
 
 #[tokio::test]
+async fn a_limit_that_is_removed_leaves_nothing_reserved_in_the_store() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let rule = |parallel: &str| {
+        RuleFile::one_rule(&format!("{parallel}rate: 500/s, max_wait: 10m")).redis(&redis)
+    };
+    site.answer_everything_with(Some(Page::Held));
+    let member = Member::start(&rule("parallel: 1, ")).await;
+    let requests: Vec<_> = (0..3)
+        .map(|_| {
+            let (proxy, url) = (member.proxy(), site.url("/"));
+            tokio::spawn(async move { get(proxy, &url).await.status })
+        })
+        .collect();
+    shows(&member, 1, 2).await;
+    let reserved = || redis.command(&["HLEN", "tidegate:{default}:p:"]);
+    assert_eq!(reserved(), ":1\r\n", "the member is listed");
+    member.rewrite(&rule(""));
+    wait_until("all are under way", SOON, async || site.count() == 3).await;
+    wait_until("nothing is reserved", SOON, async || reserved() == ":0\r\n").await;
+    site.release();
+    for request in requests {
+        assert_eq!(request.await.expect("it ends"), 200);
+    }
+}
+
+#[tokio::test]
 async fn a_request_from_before_a_limit_frees_no_slot_of_it() {
     let site = Site::start();
     let rule = |parallel: &str| RuleFile::one_rule(&format!("{parallel}rate: 500/s"));

@@ -446,11 +446,14 @@ impl BucketQueue {
     }
 
     /// Continues under a reloaded rule. The reply to a call under the old rule may arrive later; its times are ignored.
-    pub(super) fn set_entry(&self, entry: Arc<Entry>) {
+    pub(super) fn set_entry(&self, scope: &Arc<ActiveScope>, entry: Arc<Entry>) {
         let now = clock::now();
         let old = self.entry.swap(Arc::clone(&entry));
         let (old, new) = (&old.rule, &entry.rule);
         let mut state = self.state.lock();
+        if let (Some(most), None) = (old.parallel, new.parallel) {
+            self.leave_slots(scope, most);
+        }
         state.limit_slots(new.parallel);
         if old.each_user != new.each_user {
             state.queue.unblock_all();

@@ -130,7 +130,7 @@ impl ScopeRegistry {
             self.dissolve();
         }
         for scope in self.all() {
-            scope.queue.set_entry(Arc::clone(entry));
+            scope.queue.set_entry(&scope, Arc::clone(entry));
         }
     }
 

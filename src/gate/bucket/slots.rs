@@ -279,12 +279,24 @@ impl BucketQueue {
         is_due.then(|| self.slot_call(state, now)).flatten().ok_or(at)
     }
 
+    /// The limit is removed, so nothing is reserved for this queue any more.
+    pub(super) fn leave_slots(&self, scope: &Arc<ActiveScope>, most: u32) {
+        let (scope, queue) = (Arc::clone(scope), Arc::clone(&self.name));
+        self.shared.store.spawn(async move {
+            let ask = SlotAsk { queue, most, under_way: 0, wanted: 0 };
+            // If the store is away, the lease ends there.
+            scope.shared.store.slots(&scope.stored, &ask).await.ok();
+        });
+    }
+
     /// Applies the reply of the store.
     pub(super) fn allotted(&self, call: &SlotCall, answer: Result<SlotsGranted, StoreError>) {
         let now = clock::now();
         let is_deaf = self.shared.store.is_deaf();
         let mut state = self.state.lock();
-        let Some(slots) = &mut state.slots else { return };
+        let Some(slots) = &mut state.slots else {
+            return self.leave_slots(&call.scope, call.ask.most);
+        };
         slots.asking = false;
         slots.listed = answer.as_ref().is_ok_and(|granted| !granted.local && call.ask.wanted > 0);
         let Ok(granted) = answer else {
