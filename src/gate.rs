@@ -291,7 +291,8 @@ impl Gate {
         let old = self.table.load_full();
         let mut table = Table::new(rules, &self.metrics, &self.shared, Some(&old));
         for entry in &table.entries {
-            entry.scopes.set_entry(entry);
+            let before = old.all().find(|before| before.rule.name == entry.rule.name);
+            entry.scopes.set_entry(entry, before.map(|before| &*before.rule));
         }
         let kept = |old: &&Arc<Entry>| table.entries.iter().any(|e| e.rule.name == old.rule.name);
         let gone: Vec<_> = old.all().filter(|entry| !kept(entry)).cloned().collect();

@@ -123,13 +123,23 @@ impl ScopeRegistry {
 
     /// Applies a reloaded rule. If its scopes are shared or spread differently, the old ones end with
     /// their last requests.
-    pub(super) fn set_entry(&self, entry: &Arc<Entry>) {
+    pub(super) fn set_entry(&self, entry: &Arc<Entry>, old: Option<&Rule>) {
         let layout = |rule: &Rule| (shares_buckets(rule), rule.parts());
         let one = self.scopes.lock().values().next().map(Arc::clone);
         if one.is_some_and(|one| layout(&one.entry().rule) != layout(&entry.rule)) {
             self.dissolve();
         }
+        let toggles = |old: &Rule| old.cooldown.is_some() != entry.rule.cooldown.is_some();
+        let toggled = old.is_some_and(toggles);
+        if toggled {
+            self.cooldowns.lock().retain(|_, cooldown| Arc::strong_count(cooldown) > 1);
+        }
         for scope in self.all() {
+            if toggled {
+                let off = entry.rule.cooldown.is_none();
+                let unknown = !off && self.shared.store.may_have_tripped(&scope.stored);
+                scope.cooldown.restart(unknown, off);
+            }
             scope.queue.set_entry(&scope, Arc::clone(entry));
         }
     }
@@ -145,10 +155,10 @@ impl ScopeRegistry {
         let cooldown = Arc::clone(&name.cooldown);
         let stored = self.shared.store.scope(name);
         let cooldown = {
-            let unknown =
-                entry.rule.cooldown.is_some() && self.shared.store.may_have_tripped(&stored);
+            let off = entry.rule.cooldown.is_none();
+            let unknown = !off && self.shared.store.may_have_tripped(&stored);
             let mut cooldowns = self.cooldowns.lock();
-            let new = || Arc::new(LocalCooldown::new(Arc::clone(&cooldown), unknown));
+            let new = || Arc::new(LocalCooldown::new(Arc::clone(&cooldown), unknown, off));
             Arc::clone(cooldowns.entry(Arc::clone(&cooldown)).or_insert_with(new))
         };
         let queue = self.queue(entry, &stored.name.bucket, &cooldown);
