@@ -44,7 +44,7 @@ use super::{
     reports,
 };
 use crate::{
-    limiter::{cooldown::KnownCooldown, learn, policy::Limits},
+    limiter::{cooldown::KnownCooldown, learn},
     observability::event::Event,
     rules::Rule,
     runtime::clock::{self, Instant, LogThrottle},
@@ -470,20 +470,6 @@ impl BucketQueue {
         state.come_back = None;
         drop(state);
         self.wake.now();
-    }
-
-    /// The limits have changed. Requests that wait for a time under the old limits, perhaps an hour away, get a new
-    /// time. The bucket of such a rule is empty, so no saved tokens are lost.
-    fn forget_old_limits(&self, state: &mut State, (old, new): (&Limits, &Limits), now: Instant) {
-        let mut tickets = std::mem::take(&mut state.tickets);
-        let later = tickets.split_off(tickets.partition_point(|ticket| ticket.at <= now));
-        state.tickets = tickets;
-        let waits = state.come_back.take().is_some_and(|at| at > now);
-        state.start_over |= waits || !later.is_empty() || !state.returned.is_empty();
-        // The store would refund the new cost.
-        for ticket in later.into_iter().filter(|_| old.cost == new.cost) {
-            self.void(state, new, ticket);
-        }
     }
 
     /// Refuses all held requests, because the proxy stops.

@@ -293,7 +293,8 @@ impl Bucket {
         self.refund_all(&late, limits);
     }
 
-    /// Returns the tokens of unused tickets to the quotas. The tickets themselves are void.
+    /// Returns the tokens of unused tickets to the quotas. The tickets themselves are void: the rate has its tokens back
+    /// already.
     pub fn refund_all(&mut self, moments: &[i64], limits: &Limits) {
         moments.iter().for_each(|moment| self.refund(*moment, limits));
     }

@@ -1,8 +1,7 @@
 //! The embedded store: every scope in this process.
 //!
 //! It makes the same decisions as the scripts in `lua/`, with the same arithmetic ([`crate::limiter::bucket`],
-//! [`crate::limiter::cooldown`]); one test suite covers both. A call takes two short locks and allocates only the
-//! ticket list.
+//! [`crate::limiter::cooldown`]); one test suite covers both. A call takes two short locks and allocates one list.
 
 mod forecast;
 mod rate_override;
@@ -298,16 +297,15 @@ fn take(
             let news = (place.own.then(|| news(state, now)), &mut state.shares);
             let mut tickets =
                 tickets((place, user), rule, (ask, wanted), now, ramp, news, is_probe);
+            match tickets.moments.first() {
+                _ if again => tickets.moments.push(state.lend_again(now, ask.lease)),
+                Some(moment) if is_probe => state.lend_probe(MEMBER, *moment, ask.lease),
+                _ => {}
+            }
             let phase = match tickets.moments.first() {
                 _ if !is_probe => Phase::Open,
-                _ if again => {
-                    tickets.moments.push(state.lend_again(now, ask.lease));
-                    tickets.come_back = state.probe_until;
-                    Phase::Probe
-                }
                 None => Phase::Probing,
-                Some(moment) => {
-                    state.lend_probe(MEMBER, *moment, ask.lease);
+                Some(_) => {
                     tickets.come_back = state.probe_until;
                     Phase::Probe
                 }
@@ -368,7 +366,6 @@ fn prepare(bucket: &mut Bucket, ask: &Ask, now: i64, (limits, written): (&Limits
     }
     if ask.void {
         bucket.void(now, written);
-        // The rate has its tokens back already.
         return bucket.refund_all(&ask.returned, limits);
     }
     bucket.return_tickets(&ask.returned, now, limits);
