@@ -67,22 +67,29 @@ local function take()
       grace, began, debt = rejoin(bucket, grace, KEY.back, ARG.member, away, now, limits)
       reserve_shares(grace, KEY.back, limits)
       fill_by(bucket, now, limits)
-      if own then restart_bucket(bucket, scope.opened) end
+      if own then restart_bucket(bucket, scope.opened, limits) end
       rate = limits.per_second or 0
       if limits.learns then learned = bucket.learned end
       -- Tickets that other members hold ahead stay valid, unless the limits have changed.
-      if drains or began then drain_bucket(bucket, math.max(bucket.at, now)) end
+      if drains or began then drain_bucket(bucket, math.max(bucket.at, now), limits) end
       if voids then
         local all = { ARG.limits_rate, ARG.limits_burst, ARG.limits_cost, ARG.limits_quotas }
-        void_bucket(bucket, now, table.concat(all, '|'))
+        void_bucket(bucket, now, limits, table.concat(all, '|'))
       end
-      if tonumber(ARG.latest_epoch) >= scope.ep and not voids and (not drains or bucket.recovers) then
+      -- Only its own cooldown empties the bucket.
+      local voided = own and tonumber(ARG.latest_epoch) < scope.ep
+      if not voided and not voids and (not drains or bucket.recovers) then
         recover_bucket(bucket, ARG.latest, fleet, now, limits)
       end
       if drains or voids or ARG.windows ~= '' or ARG.latest ~= '' then bucket.unknown_until = nil end
       bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)
       if limits.rate then bucket.tokens = bucket.tokens - debt end
-      return_tickets(bucket, ARG.returned, now, limits)
+      -- After a change of the limits, the rate has its tokens back already.
+      if voids then
+        refund_all(bucket, ARG.returned, limits)
+      else
+        return_tickets(bucket, ARG.returned, now, limits)
+      end
     end
     local user, own_limits
     if KEY.user then
@@ -147,10 +154,14 @@ local function take()
     end
     if phase == 'due' then
       phase = 'probing'
-      if again then tickets[1] = now end
+      local lease = tonumber(ARG.lease)
+      if again then
+        tickets[1] = lend_again(scope, now, lease)
+      elseif tickets[1] then
+        lend_probe(scope, ARG.member, tickets[1], lease)
+      end
       if tickets[1] then
         phase = 'probe'
-        lend_probe(scope, ARG.member, tickets[1], tonumber(ARG.lease))
         come_back = scope.lease
         save_cooldown(KEY.cooldown, scope, now, policy)
       end

@@ -24,9 +24,11 @@ for n = 1, #KEY.scope do
       named = own and named_at(scope, now) or nil, load = LOAD.strain(own and scope.load or '') }
     set_pace(bucket, now, limits, learn, news, known, scope.shares)
     fill_by(bucket, now, limits)
-    if own then restart_bucket(bucket, scope.opened) end
+    if own then restart_bucket(bucket, scope.opened, limits) end
     -- Without a probe the scope opens by itself, with an empty bucket. A pause does not empty it.
-    if own and phase == 'cooling' and not policy.probe and not is_pause(scope.cause) then restart_bucket(bucket, ends) end
+    if own and phase == 'cooling' and not policy.probe and not is_pause(scope.cause) then
+      restart_bucket(bucket, ends, limits)
+    end
     moment = next_moment(bucket, now, limits)
     local quotas = limits.quotas
     limits.quotas = {}

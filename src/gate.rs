@@ -185,6 +185,8 @@ impl GateContext {
 struct Table {
     rules: RuleSet,
     entries: Vec<Arc<Entry>>,
+    /// Rules of an earlier rule file that still have requests.
+    ending: Vec<Arc<Entry>>,
 }
 
 /// All gates of this process.
@@ -287,15 +289,19 @@ impl Gate {
     /// Puts other rules in force. Rules that keep their name keep their held requests, tokens and cooldowns.
     pub fn reload(&self, rules: RuleSet) {
         let old = self.table.load_full();
-        let table = Table::new(rules, &self.metrics, &self.shared, Some(&old));
+        let mut table = Table::new(rules, &self.metrics, &self.shared, Some(&old));
         for entry in &table.entries {
-            entry.scopes.set_entry(entry);
+            let before = old.all().find(|before| before.rule.name == entry.rule.name);
+            entry.scopes.set_entry(entry, before.map(|before| &*before.rule));
         }
         let kept = |old: &&Arc<Entry>| table.entries.iter().any(|e| e.rule.name == old.rule.name);
-        for gone in old.entries.iter().filter(|entry| !kept(entry)) {
-            gone.scopes.dissolve();
-            gone.metrics.rule_is_gone();
+        let gone: Vec<_> = old.all().filter(|entry| !kept(entry)).cloned().collect();
+        for entry in &gone {
+            entry.scopes.dissolve();
+            entry.metrics.rule_is_gone();
         }
+        table.ending = gone;
+        table.ending.retain(|entry| entry.scopes.is_ending());
         self.table.store(Arc::new(table));
     }
 
@@ -345,11 +351,16 @@ impl Gate {
     }
 
     fn scopes(&self) -> Vec<Arc<ActiveScope>> {
-        self.table.load().entries.iter().flat_map(|entry| entry.scopes.all()).collect()
+        self.table.load().all().flat_map(|entry| entry.scopes.all()).collect()
     }
 }
 
 impl Table {
+    /// The rules in force, and those of an earlier rule file that still have requests.
+    fn all(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.iter().chain(&self.ending)
+    }
+
     fn new(
         rules: RuleSet,
         metrics: &Arc<Metrics>,
@@ -357,7 +368,7 @@ impl Table {
         old: Option<&Self>,
     ) -> Self {
         let entry = |rule: &Arc<Rule>| {
-            let known = old.and_then(|old| old.entries.iter().find(|e| e.rule.name == rule.name));
+            let known = old.and_then(|old| old.all().find(|e| e.rule.name == rule.name));
             let scopes = known.map_or_else(
                 || Arc::new(ScopeRegistry::new(Arc::clone(shared))),
                 |e| Arc::clone(&e.scopes),
@@ -370,7 +381,7 @@ impl Table {
             Arc::new(Entry { rule: Arc::clone(rule), metrics, name, scopes, outside_hours })
         };
         let entries = rules.as_slice().iter().map(entry).collect();
-        Self { rules, entries }
+        Self { rules, entries, ending: Vec::new() }
     }
 }
 

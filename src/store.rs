@@ -21,6 +21,7 @@ mod failure;
 pub mod fallback;
 mod forecast;
 mod keys;
+mod known_bucket;
 pub mod memory;
 mod news;
 mod push;

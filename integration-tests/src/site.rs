@@ -92,7 +92,22 @@ impl Site {
     /// If loopback cannot be bound.
     #[must_use]
     pub fn start() -> Self {
-        Self::start_with(None)
+        Self::start_with(Ipv4Addr::LOCALHOST, None)
+    }
+
+    /// Starts one that listens on every loopback address, so that one server has many hosts.
+    ///
+    /// # Panics
+    /// As [`Site::start`].
+    #[must_use]
+    pub fn of_many_hosts() -> Self {
+        Self::start_with(Ipv4Addr::UNSPECIFIED, None)
+    }
+
+    /// The URL of `path` at one of its hosts.
+    #[must_use]
+    pub fn url_of(&self, host: u8, path: &str) -> String {
+        format!("{}://127.0.0.{host}:{}{path}", self.scheme, self.address.port())
     }
 
     /// Starts one that speaks TLS; its [`Site::url`] names `localhost`.
@@ -101,10 +116,10 @@ impl Site {
     /// As [`Site::start`].
     #[must_use]
     pub fn secure(tls: Arc<ServerConfig>) -> Self {
-        Self::start_with(Some(tls.into()))
+        Self::start_with(Ipv4Addr::LOCALHOST, Some(tls.into()))
     }
 
-    fn start_with(tls: Option<TlsAcceptor>) -> Self {
+    fn start_with(ip: Ipv4Addr, tls: Option<TlsAcceptor>) -> Self {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -120,9 +135,10 @@ impl Site {
                 .enable_all()
                 .build()
                 .expect("a runtime starts");
-            runtime.block_on(serve(for_thread, tls, tell, stopped));
+            runtime.block_on(serve(for_thread, ip, tls, tell, stopped));
         });
-        let address = told.recv().expect("the site's thread tells its address");
+        let port = told.recv().expect("the site's thread tells its port");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Self { address, scheme, shared, stop, thread: Some(thread) }
     }
 
@@ -242,13 +258,14 @@ impl Drop for Site {
 
 async fn serve(
     shared: Arc<Shared>,
+    ip: Ipv4Addr,
     tls: Option<TlsAcceptor>,
-    tell: mpsc::Sender<SocketAddr>,
+    tell: mpsc::Sender<u16>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback binds");
-    tell.send(listener.local_addr().expect("a bound socket has an address"))
-        .expect("whoever starts the site waits for its address");
+    let listener = TcpListener::bind((ip, 0)).await.expect("loopback binds");
+    tell.send(listener.local_addr().expect("a bound socket has an address").port())
+        .expect("whoever starts the site waits for its port");
     tokio::spawn(watch_pauses(Arc::clone(&shared)));
     loop {
         tokio::select! {

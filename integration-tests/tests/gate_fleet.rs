@@ -133,6 +133,30 @@ async fn a_reload_that_changes_the_rate_refills_nothing() {
 }
 
 #[tokio::test]
+async fn a_reload_that_changes_the_rate_costs_a_quota_nothing() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let rule = |rate: u32| {
+        let keys = format!("rate: {rate}/s, burst: 1, quota: 30/h, learn: false, max_wait: 30s");
+        RuleFile::one_rule(&keys).redis(&redis)
+    };
+    let member = Member::start(&rule(20)).await;
+    let proxies = [member.proxy(); 30];
+    let url = site.url("/");
+    let load = tokio::spawn(async move { statuses(&crawl(&proxies, 1, &url, 30).await) });
+    for (reloads, rate) in (21..24).enumerate() {
+        let sent = site.count();
+        wait_until("more are sent", SOON, async || site.count() > sent).await;
+        member.rewrite(&rule(rate));
+        wait_until("it is reloaded", SOON, async || {
+            let done = member.metric("tidegate_config_reloads_total", &[("result", "ok")]).await;
+            done > reloads as f64
+        })
+        .await;
+    }
+    assert_eq!(load.await.expect("the load ends"), [(200, 30)].into());
+}
+
+#[tokio::test]
 async fn members_come_and_go_under_load_at_a_high_rate() {
     let (redis, site) = (Redis::start(), Site::start());
     let file = rule(500.0, 10, &redis);

@@ -124,6 +124,95 @@ async fn a_higher_limit_applies_at_once_and_a_lower_one_interrupts_nothing() {
 }
 
 #[tokio::test]
+async fn no_member_keeps_a_slot_during_a_cooldown_because_the_probe_needs_it() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let keys = "parallel: 1, rate: 500/s, max_wait: 10m, cooldown: {after: 1, for: 5m, max: 5m}";
+    let fleet = Member::fleet(3, &RuleFile::one_rule(keys).redis(&redis)).await;
+    site.on("/wall", Page::Forbidden);
+    assert_eq!(get(fleet[0].proxy(), &site.url("/wall")).await.status, 403);
+    let held: Vec<_> = fleet
+        .iter()
+        .map(|member| {
+            let (proxy, url) = (member.proxy(), site.url("/"));
+            tokio::spawn(async move { get(proxy, &url).await.status })
+        })
+        .collect();
+    for member in &fleet {
+        shows(member, 0, 1).await;
+    }
+    wait_until("every slot is returned", SOON, async || {
+        redis.command(&["HLEN", "tidegate:{default}:p:"]) == ":0\r\n"
+    })
+    .await;
+    assert_eq!(site.count(), 1);
+    held.iter().for_each(|request| request.abort());
+}
+
+#[tokio::test]
+async fn a_limit_that_is_removed_leaves_nothing_reserved_in_the_store() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let rule = |parallel: &str| {
+        RuleFile::one_rule(&format!("{parallel}rate: 500/s, max_wait: 10m")).redis(&redis)
+    };
+    site.answer_everything_with(Some(Page::Held));
+    let member = Member::start(&rule("parallel: 1, ")).await;
+    let requests: Vec<_> = (0..3)
+        .map(|_| {
+            let (proxy, url) = (member.proxy(), site.url("/"));
+            tokio::spawn(async move { get(proxy, &url).await.status })
+        })
+        .collect();
+    shows(&member, 1, 2).await;
+    let reserved = || redis.command(&["HLEN", "tidegate:{default}:p:"]);
+    assert_eq!(reserved(), ":1\r\n", "the member is listed");
+    member.rewrite(&rule(""));
+    wait_until("all are under way", SOON, async || site.count() == 3).await;
+    wait_until("nothing is reserved", SOON, async || reserved() == ":0\r\n").await;
+    site.release();
+    for request in requests {
+        assert_eq!(request.await.expect("it ends"), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_request_from_before_a_limit_frees_no_slot_of_it() {
+    let site = Site::start();
+    let rule = |parallel: &str| RuleFile::one_rule(&format!("{parallel}rate: 500/s"));
+    let member = Member::start(&rule("parallel: 1, ")).await;
+    let reload = async |file: RuleFile, times: f64| {
+        member.rewrite(&file);
+        wait_until("it is reloaded", SOON, async || {
+            member.metric("tidegate_config_reloads_total", &[("result", "ok")]).await >= times
+        })
+        .await;
+    };
+    site.on("/first", Page::Hang);
+    site.on("/other", Page::Held);
+    let ask = |path: &str| {
+        let (proxy, url) = (member.proxy(), site.url(path));
+        tokio::spawn(async move { get(proxy, &url).await.status })
+    };
+    let first = ask("/first");
+    wait_until("it is under way", SOON, async || site.count() == 1).await;
+    reload(rule(""), 1.0).await;
+    reload(rule("parallel: 1, "), 2.0).await;
+    let others = [ask("/other"), ask("/other")];
+    shows(&member, 1, 1).await;
+    first.abort();
+    // The site has seen the first client leave when the next request gets through.
+    wait_until("the first has ended", SOON, async || {
+        member.metric("tidegate_client_connections", &[]).await <= 2.0
+    })
+    .await;
+    shows(&member, 1, 1).await;
+    assert_eq!(site.count(), 2, "one of the others waits");
+    site.release();
+    for other in others {
+        assert_eq!(other.await.expect("it ends"), 200);
+    }
+}
+
+#[tokio::test]
 async fn the_slot_of_a_member_that_was_killed_comes_back() {
     let redis = Redis::start();
     let site = Site::start();

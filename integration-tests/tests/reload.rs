@@ -6,6 +6,7 @@ use std::time::Duration;
 use integration_tests::{
     client::{get, get_direct},
     member::{Member, RuleFile, run},
+    redis::Redis,
     site::{Page, Site},
     wait::wait_until,
 };
@@ -51,6 +52,27 @@ async fn a_good_file_takes_effect_and_no_held_request_is_dropped() {
     assert!((limit - 10.0).abs() < 1e-9, "{limit} tokens per second");
     let status = tokio::time::timeout(SOON, held).await.expect("it goes at the new rate");
     assert_eq!(status.expect("it ends"), 200);
+}
+
+#[tokio::test]
+async fn a_cooldown_can_be_removed_and_added_again_after_a_trip() {
+    let (redis, site) = (Redis::start(), Site::start());
+    site.on("/wall", Page::Forbidden);
+    let rule = |cooldown: &str| RuleFile::one_rule(&format!("rate: 50/s, cooldown: {cooldown}"));
+    for store in [None, Some(&redis)] {
+        let rule =
+            |cooldown| store.map_or_else(|| rule(cooldown), |redis| rule(cooldown).redis(redis));
+        let on = "{after: 1, for: 1s, ramp: 0s}";
+        let member = Member::start(&rule(on)).await;
+        assert_eq!(get(member.proxy(), &site.url("/wall")).await.status, 403);
+        assert_eq!(get(member.proxy(), &site.url("/probe")).await.status, 200);
+        for (reloads, cooldown) in ["off", on, "off"].into_iter().enumerate() {
+            member.rewrite(&rule(cooldown));
+            self::reloads(&member, "ok", (reloads + 1) as f64).await;
+            let answer = get(member.proxy(), &site.url("/")).await;
+            assert_eq!(answer.status, 200, "{cooldown}: {}", answer.text());
+        }
+    }
 }
 
 #[tokio::test]

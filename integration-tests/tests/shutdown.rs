@@ -47,6 +47,31 @@ async fn requests_in_flight_finish_and_held_ones_get_a_503() {
 }
 
 #[tokio::test]
+async fn held_requests_of_an_earlier_rule_file_get_a_503_too() {
+    let site = Site::start();
+    let rule = |rule: &str| {
+        RuleFile::new(&format!("- {{{rule}, match: \"*\", rate: 1/h, burst: 1, max_wait: 2h}}"))
+    };
+    for other in ["name: renamed", "name: default, per: host"] {
+        let mut member = Member::start(&rule("name: default")).await;
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+        let (proxy, url) = (member.proxy(), site.url("/held"));
+        let held = tokio::spawn(async move { get(proxy, &url).await });
+        let is_held = async || member.metric("tidegate_held_requests", &[]).await > 0.0;
+        wait_until("it is held", SOON, is_held).await;
+        member.rewrite(&rule(other));
+        wait_until("it is reloaded", SOON, async || {
+            member.metric("tidegate_config_reloads_total", &[("result", "ok")]).await > 0.0
+        })
+        .await;
+        assert!(is_held().await, "{other}: it is still shown");
+        member.terminate();
+        assert_eq!(held.await.expect("it ends").status, 503, "{other}");
+        assert_eq!(member.exit_code(SOON).await, 0);
+    }
+}
+
+#[tokio::test]
 async fn a_site_that_never_answers_does_not_stop_the_end() {
     let site = Site::start();
     let file = RuleFile::one_rule("rate: 100/s").with("timeouts: {drain: 1s}");

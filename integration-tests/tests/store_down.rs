@@ -65,6 +65,34 @@ async fn local_shares_add_up_to_the_rate_of_the_fleet() {
 }
 
 #[tokio::test]
+async fn hosts_that_share_a_bucket_share_one_part_of_it_without_the_store() {
+    let (mut redis, site) = (Redis::start(), Site::of_many_hosts());
+    let keys =
+        "rate: 10/s, burst: 1, quota: 40/h, learn: false, max_wait: 10s, cooldown: {per: host}";
+    let fleet = Member::fleet(2, &rules(keys, &redis, "local")).await;
+    for member in &fleet {
+        member.knows_of(2).await;
+        // A member that knows no window of the quota takes nothing from it.
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    redis.kill();
+    let asked: Vec<_> = (1..=60)
+        .map(|host| {
+            let (proxy, url) = (fleet[usize::from(host) % 2].proxy(), site.url_of(host, "/"));
+            tokio::spawn(async move { get(proxy, &url).await.status })
+        })
+        .collect();
+    for answer in asked {
+        let status = answer.await.expect("it ends");
+        assert!([200, 429].contains(&status), "{status}");
+    }
+    let sent = site.count();
+    assert!((10..=40).contains(&sent), "{sent} requests of a quota of 40");
+    let excess = site.excess(10.0, 1.0);
+    assert!(excess <= 2.0, "{excess:.2} requests too many without the store");
+}
+
+#[tokio::test]
 async fn open_mode_sends_requests() {
     let (mut redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 30/m, burst: 1", &redis, "open")).await;

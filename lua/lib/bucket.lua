@@ -99,6 +99,11 @@ local function refund(bucket, moment, limits)
   end
 end
 
+-- Refunds unused tickets. The tickets themselves are void.
+local function refund_all(bucket, moments, limits)
+  for moment in string.gmatch(moments, '%d+') do refund(bucket, tonumber(moment), limits) end
+end
+
 -- Returned tickets that were not used in time give their tokens back to the quotas.
 local function drop_returned(bucket, now, limits)
   local left = {}
@@ -124,21 +129,23 @@ local function observe_bucket(bucket, now, limits)
 end
 
 -- A debt (lib/away.lua) remains.
-local function drain_bucket(bucket, moment)
+local function drain_bucket(bucket, moment, limits)
+  for _, returned in ipairs(bucket.returned) do refund(bucket, returned, limits) end
   bucket.at, bucket.tokens, bucket.returned = moment, math.min(bucket.tokens, 0), {}
 end
 
 -- After a change of the limits, voids the tickets handed out ahead, once. Each member calls this at its own reload.
--- Tickets under the new limits stay valid.
-local function void_bucket(bucket, now, limits)
-  if bucket.limits == limits then return end
-  drain_bucket(bucket, now)
-  bucket.limits = limits
+-- Tickets under the new limits stay valid. What a returned ticket cost under the old limits is unknown.
+local function void_bucket(bucket, now, limits, all)
+  if bucket.limits == all then return end
+  bucket.returned = {}
+  drain_bucket(bucket, now, limits)
+  bucket.limits = all
 end
 
-local function restart_bucket(bucket, opened)
+local function restart_bucket(bucket, opened, limits)
   if opened > bucket.ramp_from then
-    drain_bucket(bucket, opened)
+    drain_bucket(bucket, opened, limits)
     bucket.ramp_from = opened
   end
 end

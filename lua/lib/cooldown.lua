@@ -97,6 +97,12 @@ local function lend_probe(scope, member, moment, lease)
   scope.probe, scope.lease, scope.prober = moment, moment + lease, member
 end
 
+-- Grants the probe in flight to its member once more, and returns its moment.
+local function lend_again(scope, now, lease)
+  scope.lease = math.max(scope.probe, now) + lease
+  return scope.probe
+end
+
 local function is_prober(scope, member)
   return scope.probe > 0 and scope.prober == member
 end

@@ -446,22 +446,25 @@ impl BucketQueue {
     }
 
     /// Continues under a reloaded rule. The reply to a call under the old rule may arrive later; its times are ignored.
-    pub(super) fn set_entry(&self, entry: Arc<Entry>) {
+    pub(super) fn set_entry(&self, scope: &Arc<ActiveScope>, entry: Arc<Entry>) {
         let now = clock::now();
-        let new_limits = self.entry.load().rule.limits != entry.rule.limits;
-        let parallel = entry.rule.parallel;
-        let new_users = self.entry.load().rule.each_user != entry.rule.each_user;
-        self.entry.store(entry);
+        let old = self.entry.swap(Arc::clone(&entry));
+        let (old, new) = (&old.rule, &entry.rule);
         let mut state = self.state.lock();
-        state.limit_slots(parallel);
-        if new_users {
+        if let (Some(most), None) = (old.parallel, new.parallel) {
+            self.leave_slots(scope, most);
+        }
+        state.limit_slots(new.parallel);
+        if old.each_user != new.each_user {
             state.queue.unblock_all();
         }
-        if new_limits {
-            state.forget_old_limits(now);
-            // The cost of a ticket under the old limits is unknown.
-            state.returned.clear();
-            state.voided.clear();
+        if old.limits != new.limits {
+            if old.limits.cost != new.limits.cost {
+                // The store would refund the new cost.
+                state.returned.clear();
+                state.voided.clear();
+            }
+            self.forget_old_limits(&mut state, (&old.limits, &new.limits), now);
             state.spare = Spare::default();
         }
         state.come_back = None;
@@ -473,19 +476,6 @@ impl BucketQueue {
     pub(super) fn stop(&self) {
         refuse_all(&mut self.state.lock(), RefusalReason::Stopping, None);
         self.wake.now();
-    }
-}
-
-impl State {
-    /// The limits have changed. Requests that wait for a time under the old limits, perhaps an hour away, get a new
-    /// time. The bucket of such a rule is empty, so no saved tokens are lost.
-    fn forget_old_limits(&mut self, now: Instant) {
-        let due_later = |ticket: &Ticket| ticket.at > now;
-        let waits = self.come_back.take().is_some_and(|at| at > now);
-        if waits || self.tickets.iter().any(due_later) {
-            self.tickets.retain(|ticket| !due_later(ticket));
-            self.start_over = true;
-        }
     }
 }
 

@@ -34,7 +34,8 @@ pub struct CooldownCache<T> {
     phase: CachedPhase<T>,
     streak: f64,
     opened: Option<T>,
-    holds_probe: bool,
+    /// The probe that this member holds, by its ticket.
+    probe: Option<i64>,
     hint: Option<Hint<T>>,
 }
 
@@ -54,6 +55,9 @@ pub struct Effect {
     pub reopened: bool,
     /// The store must be read, to confirm a hint.
     pub confirm: bool,
+    /// The probe in the reply may be sent. Queues that share a cooldown may ask for its probe at the same time. The
+    /// store cannot tell them apart and grants the same probe to each, but only the first reply counts.
+    pub probe: bool,
 }
 
 impl<T: Moment> CooldownCache<T> {
@@ -61,7 +65,7 @@ impl<T: Moment> CooldownCache<T> {
     #[must_use]
     pub fn new(unknown: bool) -> Self {
         let phase = if unknown { CachedPhase::Ask } else { CachedPhase::Open };
-        Self { epoch: 0, phase, streak: 0.0, opened: None, holds_probe: false, hint: None }
+        Self { epoch: 0, phase, streak: 0.0, opened: None, probe: None, hint: None }
     }
 
     /// The latest epoch in a reply.
@@ -118,7 +122,7 @@ impl<T: Moment> CooldownCache<T> {
         // time.
         let hinted = self.hint.is_some_and(|hint| hint.epoch > self.epoch);
         let epoch = self.epoch + u64::from(hinted && phase != KnownPhase::Open);
-        KnownCooldown { epoch, phase, holds_probe: self.holds_probe }
+        KnownCooldown { epoch, phase, holds_probe: self.probe.is_some() }
     }
 
     /// Applies the reply to a take that was sent at `asked`.
@@ -132,11 +136,14 @@ impl<T: Moment> CooldownCache<T> {
             Phase::Cooling => CachedPhase::Cooling(at),
             Phase::Probing | Phase::Probe => CachedPhase::Probing(at),
         };
+        let probe = granted.tickets.first().copied().filter(|_| granted.phase == Phase::Probe);
+        let is_new = probe != self.probe || granted.epoch != self.epoch;
         let effect = self.set(granted.epoch, phase, granted.streak, now);
-        if granted.phase == Phase::Probe && self.epoch == granted.epoch {
-            self.holds_probe = true;
+        if probe.is_none() || self.epoch != granted.epoch || self.phase != phase {
+            return effect;
         }
-        effect
+        self.probe = probe;
+        Effect { probe: is_new, ..effect }
     }
 
     /// Applies the reply to a report that was sent at `asked`.
@@ -173,7 +180,7 @@ impl<T: Moment> CooldownCache<T> {
             What::Tripped if news.epoch > latest => {
                 self.phase = CachedPhase::Cooling(now.after(news.remaining.min(longest)));
                 self.hint = Some(Hint { epoch: news.epoch, came: now });
-                Effect { moved: true, reopened: false, confirm: true }
+                Effect { moved: true, confirm: true, ..Effect::default() }
             }
             What::Tripped => Effect::default(),
             What::Opened | What::Cleared | What::Due | What::Streak => {
@@ -193,7 +200,7 @@ impl<T: Moment> CooldownCache<T> {
 
     /// The probe is over: it was reported, or its request has left.
     pub fn probe_ended(&mut self) {
-        self.holds_probe = false;
+        self.probe = None;
     }
 
     /// Whether a reply with `epoch` to a call from `asked` may be older than the hinted trip.
@@ -214,14 +221,14 @@ impl<T: Moment> CooldownCache<T> {
             self.opened = Some(now);
         }
         if self.epoch != epoch || phase == CachedPhase::Open {
-            self.holds_probe = false;
+            self.probe = None;
         }
         let moved = self.epoch != epoch || self.phase != phase;
         self.epoch = epoch;
         self.phase = phase;
         self.hint = None;
         self.streak = streak;
-        Effect { moved, reopened, confirm: false }
+        Effect { moved, reopened, ..Effect::default() }
     }
 }
 

@@ -38,6 +38,9 @@ pub(super) struct LocalCooldown {
     /// 1 if there is a streak to reset, else 0.
     troubled: AtomicU32,
     cache: Mutex<CooldownCache<Instant>>,
+    /// The rule has no cooldown. Then the store's replies have no epoch, and a cooldown of other members, or of an
+    /// earlier rule file, does not count.
+    off: AtomicBool,
     /// When the store last replied.
     heard: Mutex<Instant>,
     /// When it was closed, by one cooldown or by several in a row.
@@ -82,14 +85,15 @@ const BLANKS: usize = 64;
 const SWEEP_FROM: usize = 8;
 
 impl LocalCooldown {
-    /// An empty state. With a shared store, requests ask first.
-    pub(super) fn new(key: Arc<str>, unknown: bool) -> Self {
+    /// An empty state. If it is `unknown`, requests ask first.
+    pub(super) fn new(key: Arc<str>, unknown: bool, off: bool) -> Self {
         Self {
             key,
             word: u64::from(unknown).into(),
             oks: 0.into(),
             troubled: 0.into(),
             cache: Mutex::new(CooldownCache::new(unknown)),
+            off: off.into(),
             heard: Mutex::new(clock::now()),
             closed: Mutex::default(),
             queues: Mutex::default(),
@@ -101,6 +105,15 @@ impl LocalCooldown {
             paused: false.into(),
             blank: Mutex::default(),
         }
+    }
+
+    /// A reload has removed the cooldown from the rule (`off`), or added one. Nothing known before counts.
+    pub(super) fn restart(&self, unknown: bool, off: bool) {
+        self.off.store(off, Ordering::Relaxed);
+        self.change(|cache, _| {
+            *cache = CooldownCache::new(unknown);
+            Effect { moved: true, ..Effect::default() }
+        });
     }
 
     /// Whether a grant of `epoch` may still be used.
@@ -275,10 +288,10 @@ impl LocalCooldown {
         }
     }
 
-    /// Applies the reply to a take that was sent at `asked`; true if it opens the scope.
-    pub(super) fn granted(&self, granted: &Granted, asked: Instant) -> bool {
+    /// Applies the reply to a take that was sent at `asked`.
+    pub(super) fn granted(&self, granted: &Granted, asked: Instant) -> Effect {
         *self.heard.lock() = asked;
-        self.update(|cache, now| cache.granted(granted, asked, now)).reopened
+        self.update(|cache, now| cache.granted(granted, asked, now))
     }
 
     /// Applies the reply to a report that was sent at `asked`.
@@ -316,7 +329,16 @@ impl LocalCooldown {
         });
     }
 
+    /// Applies what the store says, unless the rule has no cooldown.
     fn update(
+        &self,
+        change: impl FnOnce(&mut CooldownCache<Instant>, Instant) -> Effect,
+    ) -> Effect {
+        let is_off = || self.off.load(Ordering::Relaxed);
+        self.change(|cache, now| if is_off() { Effect::default() } else { change(cache, now) })
+    }
+
+    fn change(
         &self,
         change: impl FnOnce(&mut CooldownCache<Instant>, Instant) -> Effect,
     ) -> Effect {

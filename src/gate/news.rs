@@ -59,7 +59,7 @@ impl Gate {
     /// confirms it.
     fn hear(&self, news: ScopeNews) {
         let table = self.table.load();
-        let Some(entry) = table.entries.iter().find(|entry| entry.rule.name == news.rule) else {
+        let Some(entry) = table.all().find(|entry| entry.rule.name == news.rule) else {
             return;
         };
         let ours = news.member == self.shared.member;
@@ -90,7 +90,7 @@ impl Gate {
 
     fn scopes_of(&self, rule: &str) -> Vec<Arc<ActiveScope>> {
         let table = self.table.load();
-        let entry = table.entries.iter().find(|entry| *entry.rule.name == *rule);
+        let entry = table.all().find(|entry| *entry.rule.name == *rule);
         entry.map(|entry| entry.scopes.all()).unwrap_or_default()
     }
 

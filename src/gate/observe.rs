@@ -54,10 +54,11 @@ pub(super) async fn watch(
         note(scope, entry, Observed::Refuse, Duration::ZERO);
         return Grant::new(scope, entry, no_ticket(), slot);
     };
-    reports::granted(scope, &granted, asked);
+    let probe = reports::granted(scope, &granted, asked);
     let wait = clock::from_micros(granted.come_back.saturating_sub(granted.now).max(0));
     let would = match granted.phase {
         Phase::Cooling | Phase::Probing => Some(Observed::Cooldown),
+        Phase::Probe if !probe => Some(Observed::Cooldown),
         Phase::Open if granted.tickets.is_empty() || !is_slot_free => Some(Observed::Hold),
         Phase::Open | Phase::Probe => None,
     };
@@ -65,8 +66,8 @@ pub(super) async fn watch(
         let refused = wait > entry.rule.max_wait;
         note(scope, entry, if refused { Observed::Refuse } else { would }, wait);
     }
-    let id = granted.tickets.first().copied().unwrap_or(0);
-    let probe = granted.phase == Phase::Probe;
+    let is_ours = probe || granted.phase == Phase::Open;
+    let id = granted.tickets.first().copied().filter(|_| is_ours).unwrap_or(0);
     let ticket = Ticket { at: clock::now(), id, epoch: scope.cooldown.epoch(), probe };
     Grant::new(scope, entry, ticket, slot)
 }

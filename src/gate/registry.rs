@@ -29,6 +29,8 @@ type Key = (Arc<str>, Arc<str>);
 pub(super) struct ScopeRegistry {
     shared: Arc<GateContext>,
     scopes: Mutex<HashMap<Key, Arc<ActiveScope>>>,
+    /// Scopes of an earlier rule file, which end with their last requests.
+    ending: Mutex<Vec<Weak<ActiveScope>>>,
     /// The queues of buckets that several scopes share.
     queues: Mutex<HashMap<Arc<str>, Weak<BucketQueue>>>,
     cooldowns: Mutex<HashMap<Arc<str>, Arc<LocalCooldown>>>,
@@ -39,6 +41,7 @@ impl ScopeRegistry {
         Self {
             shared,
             scopes: Mutex::default(),
+            ending: Mutex::default(),
             queues: Mutex::default(),
             cooldowns: Mutex::default(),
         }
@@ -77,10 +80,17 @@ impl ScopeRegistry {
         scope
     }
 
-    /// The rule was removed, so its scopes end with their last request.
+    /// The rule was removed or is split in another way, so its scopes end with their last requests.
     pub(super) fn dissolve(&self) {
-        self.scopes.lock().clear();
+        let mut ending = self.ending.lock();
+        ending.retain(|scope| scope.strong_count() > 0);
+        ending.extend(self.scopes.lock().drain().map(|(_, scope)| Arc::downgrade(&scope)));
         self.queues.lock().clear();
+    }
+
+    /// Whether requests of an earlier rule file use it.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.lock().iter().any(|scope| scope.strong_count() > 0)
     }
 
     /// A scope of the cooldown with this key, if there is one.
@@ -88,8 +98,11 @@ impl ScopeRegistry {
         self.all().into_iter().find(|scope| &*scope.stored.name.cooldown == cooldown)
     }
 
+    /// Its scopes, with those of an earlier rule file that still have requests.
     pub(super) fn all(&self) -> Vec<Arc<ActiveScope>> {
-        self.scopes.lock().values().map(Arc::clone).collect()
+        let mut all: Vec<_> = self.scopes.lock().values().map(Arc::clone).collect();
+        all.extend(self.ending.lock().iter().filter_map(Weak::upgrade));
+        all
     }
 
     /// The scope of this name, if there is one.
@@ -110,14 +123,24 @@ impl ScopeRegistry {
 
     /// Applies a reloaded rule. If its scopes are shared or spread differently, the old ones end with
     /// their last requests.
-    pub(super) fn set_entry(&self, entry: &Arc<Entry>) {
-        let scopes = self.all();
+    pub(super) fn set_entry(&self, entry: &Arc<Entry>, old: Option<&Rule>) {
         let layout = |rule: &Rule| (shares_buckets(rule), rule.parts());
-        if scopes.first().is_some_and(|one| layout(&one.entry().rule) != layout(&entry.rule)) {
+        let one = self.scopes.lock().values().next().map(Arc::clone);
+        if one.is_some_and(|one| layout(&one.entry().rule) != layout(&entry.rule)) {
             self.dissolve();
         }
-        for scope in scopes {
-            scope.queue.set_entry(Arc::clone(entry));
+        let toggles = |old: &Rule| old.cooldown.is_some() != entry.rule.cooldown.is_some();
+        let toggled = old.is_some_and(toggles);
+        if toggled {
+            self.cooldowns.lock().retain(|_, cooldown| Arc::strong_count(cooldown) > 1);
+        }
+        for scope in self.all() {
+            if toggled {
+                let off = entry.rule.cooldown.is_none();
+                let unknown = !off && self.shared.store.may_have_tripped(&scope.stored);
+                scope.cooldown.restart(unknown, off);
+            }
+            scope.queue.set_entry(&scope, Arc::clone(entry));
         }
     }
 
@@ -132,10 +155,10 @@ impl ScopeRegistry {
         let cooldown = Arc::clone(&name.cooldown);
         let stored = self.shared.store.scope(name);
         let cooldown = {
-            let unknown =
-                entry.rule.cooldown.is_some() && self.shared.store.may_have_tripped(&stored);
+            let off = entry.rule.cooldown.is_none();
+            let unknown = !off && self.shared.store.may_have_tripped(&stored);
             let mut cooldowns = self.cooldowns.lock();
-            let new = || Arc::new(LocalCooldown::new(Arc::clone(&cooldown), unknown));
+            let new = || Arc::new(LocalCooldown::new(Arc::clone(&cooldown), unknown, off));
             Arc::clone(cooldowns.entry(Arc::clone(&cooldown)).or_insert_with(new))
         };
         let queue = self.queue(entry, &stored.name.bucket, &cooldown);

@@ -28,10 +28,11 @@ pub(super) fn probe_sent(scope: &ActiveScope, target: &Target) {
     });
 }
 
-/// Applies the reply to a take. A cooldown without a probe ends here.
-pub(super) fn granted(scope: &ActiveScope, granted: &Granted, asked: Instant) {
-    if !scope.cooldown.granted(granted, asked) {
-        return;
+/// Applies the reply to a take. A cooldown without a probe ends here. Returns whether a probe in the reply may be sent.
+pub(super) fn granted(scope: &ActiveScope, granted: &Granted, asked: Instant) -> bool {
+    let effect = scope.cooldown.granted(granted, asked);
+    if !effect.reopened {
+        return effect.probe;
     }
     let entry = scope.entry();
     let paused = scope.cooldown.was_paused();
@@ -43,6 +44,7 @@ pub(super) fn granted(scope: &ActiveScope, granted: &Granted, asked: Instant) {
             who: None,
         });
     }
+    effect.probe
 }
 
 /// Sends a report to the store, applies the change, and emits the events.

@@ -96,7 +96,11 @@ impl Gate {
 
     /// Updates the gauges: on each scrape instead of on every request.
     pub fn refresh_metrics(&self) {
-        for entry in &self.table.load().entries {
+        let table = self.table.load();
+        let is_gone = |entry: &&Arc<Entry>| !entry.scopes.is_ending();
+        table.ending.iter().filter(is_gone).for_each(|entry| entry.metrics.rule_is_gone());
+        let ending = table.ending.iter().filter(|entry| !is_gone(entry));
+        for entry in table.entries.iter().chain(ending) {
             let scopes = entry.scopes.all();
             let statuses: Vec<_> = scopes.iter().map(status).collect();
             let metrics = &entry.metrics;

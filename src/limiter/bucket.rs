@@ -188,29 +188,32 @@ impl Bucket {
 
     /// Empties the bucket once after each cooldown. The scope opened at `opened` and ramps up from
     /// there.
-    pub fn restart(&mut self, opened: i64) {
+    pub fn restart(&mut self, opened: i64, limits: &Limits) {
         if opened > self.ramp_from {
-            self.drain(opened);
+            self.drain(opened, limits);
             self.ramp_from = opened;
         }
     }
 
     /// After a change of the limits, voids all tickets handed out ahead, once. Each member of a
-    /// fleet calls this at its own reload; tickets under the new limits stay valid.
+    /// fleet calls this at its own reload; tickets under the new limits stay valid. What a returned
+    /// ticket cost under the old limits is unknown.
     pub fn void(&mut self, now: i64, limits: &Limits) {
         // How the rate is learned does not matter here.
         let limits = Limits { learn: None, ..limits.clone() };
         if self.voided_for.as_ref() != Some(&limits) {
-            self.drain(now);
+            self.returned.clear();
+            self.drain(now, &limits);
             self.voided_for = Some(limits);
         }
     }
 
     /// Empties the bucket at `now`: no saved tokens, no tickets ahead.
-    pub fn drain(&mut self, now: i64) {
+    pub fn drain(&mut self, now: i64, limits: &Limits) {
         self.at = now;
         self.tokens = 0.0;
-        self.returned.clear();
+        let returned = std::mem::take(&mut self.returned);
+        self.refund_all(&returned, limits);
     }
 
     /// The earliest time for the next request, not before `now`.
@@ -286,9 +289,14 @@ impl Bucket {
     /// Unused tickets in the past return their tokens to the quotas.
     fn drop_returned(&mut self, now: i64, limits: &Limits) {
         let late = self.returned.partition_point(|moment| *moment < now);
-        for moment in self.returned.drain(..late).collect::<Vec<_>>() {
-            self.refund(moment, limits);
-        }
+        let late: Vec<_> = self.returned.drain(..late).collect();
+        self.refund_all(&late, limits);
+    }
+
+    /// Returns the tokens of unused tickets to the quotas. The tickets themselves are void: the rate has its tokens back
+    /// already.
+    pub fn refund_all(&mut self, moments: &[i64], limits: &Limits) {
+        moments.iter().for_each(|moment| self.refund(*moment, limits));
     }
 
     /// Returns the tokens of an unused ticket to those of its windows that still run.

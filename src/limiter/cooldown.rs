@@ -198,6 +198,12 @@ impl Cooldown {
         member.clone_into(&mut self.prober);
     }
 
+    /// Grants the probe in flight to its member once more, and returns its moment. It counts as lost after `lease`.
+    pub fn lend_again(&mut self, now: i64, lease: i64) -> i64 {
+        self.probe_until = self.probe.max(now) + lease;
+        self.probe
+    }
+
     /// Whether `member` holds the probe in flight. If it asks again without the probe, the reply with the probe was
     /// lost, and the member gets it again.
     #[must_use]

@@ -1,8 +1,7 @@
 //! The embedded store: every scope in this process.
 //!
 //! It makes the same decisions as the scripts in `lua/`, with the same arithmetic ([`crate::limiter::bucket`],
-//! [`crate::limiter::cooldown`]); one test suite covers both. A call takes two short locks and allocates only the
-//! ticket list.
+//! [`crate::limiter::cooldown`]); one test suite covers both. A call takes two short locks and allocates one list.
 
 mod forecast;
 mod rate_override;
@@ -162,7 +161,7 @@ impl Memory {
     ) {
         let mut kept = place.bucket.lock();
         let bucket = kept.state.get_or_insert_with(|| Bucket::full(self.now(), limits));
-        bucket.drain(from);
+        bucket.drain(from, limits);
         bucket.windows = windows;
         bucket.steady = steady;
         bucket.filling = None;
@@ -298,14 +297,15 @@ fn take(
             let news = (place.own.then(|| news(state, now)), &mut state.shares);
             let mut tickets =
                 tickets((place, user), rule, (ask, wanted), now, ramp, news, is_probe);
-            if again {
-                tickets.moments.push(now);
+            match tickets.moments.first() {
+                _ if again => tickets.moments.push(state.lend_again(now, ask.lease)),
+                Some(moment) if is_probe => state.lend_probe(MEMBER, *moment, ask.lease),
+                _ => {}
             }
             let phase = match tickets.moments.first() {
                 _ if !is_probe => Phase::Open,
                 None => Phase::Probing,
-                Some(moment) => {
-                    state.lend_probe(MEMBER, *moment, ask.lease);
+                Some(_) => {
                     tickets.come_back = state.probe_until;
                     Phase::Probe
                 }
@@ -362,10 +362,11 @@ struct Tickets {
 fn prepare(bucket: &mut Bucket, ask: &Ask, now: i64, (limits, written): (&Limits, &Limits)) {
     if ask.drain {
         // Tickets already handed out stay valid.
-        bucket.drain(bucket.at.max(now));
+        bucket.drain(bucket.at.max(now), limits);
     }
     if ask.void {
         bucket.void(now, written);
+        return bucket.refund_all(&ask.returned, limits);
     }
     bucket.return_tickets(&ask.returned, now, limits);
 }
@@ -391,7 +392,7 @@ fn advance<'r>(
     let (limits, pace) = bucket::under(limits, pace, news.and_then(|news| news.named));
     bucket.fill_by(now, &limits, pace);
     if let Some(news) = news {
-        bucket.restart(news.opened);
+        bucket.restart(news.opened, &limits);
     }
     (limits, pace)
 }

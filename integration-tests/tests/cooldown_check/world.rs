@@ -499,7 +499,11 @@ impl World {
             Turn::Open => (Phase::Open, 0, vec![now]),
             Turn::Cooling(until) => (Phase::Cooling, until, vec![]),
             Turn::Probing(until) if !lost => (Phase::Probing, until, vec![]),
-            Turn::Probing(_) | Turn::Due => {
+            Turn::Probing(_) => {
+                let probe = self.store.lend_again(now, LEASE);
+                (Phase::Probe, self.store.probe_until, vec![probe])
+            }
+            Turn::Due => {
                 self.store.lend_probe(&name, now, LEASE);
                 (Phase::Probe, now + LEASE, vec![now])
             }

@@ -44,6 +44,25 @@ async fn exactly_one_probe_goes_however_many_members_and_requests_wait() {
 }
 
 #[tokio::test]
+async fn one_probe_goes_for_many_hosts_that_share_a_cooldown() {
+    let (redis, site) = (Redis::start(), Site::of_many_hosts());
+    let rule = "per: host, rate: 100/s, cooldown: {per: all, for: 1s, ramp: 0s}";
+    let member = Member::start(&RuleFile::one_rule(rule).redis(&redis)).await;
+    three_blocks(&member, &site).await;
+    site.answer_everything_with(Some(Page::Held));
+    let waiting: Vec<_> = (1..=20).map(|host| spawn_get(&member, site.url_of(host, "/"))).collect();
+    wait_until("the probe goes", SOON, async || site.count() > 3).await;
+    nothing_more_than(&site, 4).await;
+    site.release();
+    for answer in waiting {
+        assert_eq!(answer.await.expect("the client lives").status, 200);
+    }
+    assert_eq!(site.count(), 23);
+    let probes = member.metric("tidegate_probes_total", &[]).await;
+    assert!((probes - 1.0).abs() < 1e-9, "{probes} probes");
+}
+
+#[tokio::test]
 async fn a_probe_whose_connection_breaks_is_followed_by_the_next() {
     let (redis, site) = (Redis::start(), Site::start());
     let file = RuleFile::one_rule("cooldown: {for: 1s, ramp: 0s}").redis(&redis);

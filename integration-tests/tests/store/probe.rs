@@ -23,11 +23,13 @@ fn a_member_whose_reply_was_lost_gets_the_same_probe_again_and_nobody_else_does(
         let ask = Ask { wanted: 1, lease: 60_000_000, known, ..Ask::default() };
         runtime.block_on(store.take(scope, &rule, &ask)).unwrap()
     };
-    assert_eq!(take(&first, false).phase, Phase::Probe);
+    let probe = take(&first, false);
+    assert_eq!(probe.phase, Phase::Probe);
     assert_eq!(take(&second, false).phase, Phase::Probing, "it is another member's");
     assert_eq!(take(&first, true).phase, Phase::Probing, "it is out");
     let again = take(&first, false);
-    assert_eq!((again.phase, again.tickets.len()), (Phase::Probe, 1), "{again:?}");
+    assert_eq!((again.phase, &again.tickets), (Phase::Probe, &probe.tickets), "{again:?}");
+    assert!(again.come_back > probe.come_back, "its lease begins again: {again:?}");
     let report = Report { probe: again.tickets[0], draw: 0.5, ..Report::new(epoch, Answer::Ok) };
     let reported = runtime.block_on(first.0.report(&first.1, &rule, &report)).unwrap();
     assert_eq!(reported.until, 0, "{reported:?}");

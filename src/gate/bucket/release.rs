@@ -67,8 +67,27 @@ impl BucketQueue {
     /// An unused ticket. Quotas get their tokens back with the next call.
     pub(super) fn void(&self, state: &mut State, limits: &Limits, ticket: Ticket) {
         let counted = self.outlives_cooldown() || !limits.quotas.is_empty();
-        if counted && state.voided.len() < bucket::RETURNED {
+        if counted && state.voided.len() < bucket::BATCH as usize {
             state.voided.push(ticket);
+        }
+    }
+
+    /// The limits have changed. Requests that wait for a time under the old limits, perhaps an hour away, get a new
+    /// time. The bucket of such a rule is empty, so no saved tokens are lost.
+    pub(super) fn forget_old_limits(
+        &self,
+        state: &mut State,
+        (old, new): (&Limits, &Limits),
+        now: Instant,
+    ) {
+        let mut tickets = std::mem::take(&mut state.tickets);
+        let later = tickets.split_off(tickets.partition_point(|ticket| ticket.at <= now));
+        state.tickets = tickets;
+        let waits = state.come_back.take().is_some_and(|at| at > now);
+        state.start_over |= waits || !later.is_empty() || !state.returned.is_empty();
+        // The store would refund the new cost.
+        for ticket in later.into_iter().filter(|_| old.cost == new.cost) {
+            self.void(state, new, ticket);
         }
     }
 

@@ -287,7 +287,7 @@ impl BucketQueue {
     fn apply_reply(&self, call: &Call, granted: &Granted) {
         let Call { scope, sent: asked, .. } = call;
         let took = asked.elapsed();
-        reports::granted(scope, granted, *asked);
+        let may_probe = reports::granted(scope, granted, *asked);
         self.note_learned(granted.learned);
         let entry = self.entry.load();
         let rule: &Rule = &entry.rule;
@@ -296,6 +296,7 @@ impl BucketQueue {
         self.is_answered(&mut state, call);
         state.members = granted.members;
         state.local = granted.local;
+        state.start_over |= granted.local && call.ask.void;
         state.look_again = (!scope.is_in_touch()).then(|| now + AGAIN);
         // Neither a failed call nor a local reply says anything about the latency.
         state.lead = match state.lead {
@@ -318,6 +319,7 @@ impl BucketQueue {
         });
         match granted.phase {
             Phase::Probing | Phase::Cooling => {}
+            Phase::Probe if !may_probe => {}
             Phase::Probe => {
                 state.probes.extend(tickets.map(|ticket| (Arc::clone(scope), ticket)));
             }
@@ -340,7 +342,7 @@ impl BucketQueue {
                 state.tickets.extend(tickets);
                 state.tickets.make_contiguous().sort_by_key(|ticket| ticket.at);
                 if call.rule.limits != rule.limits {
-                    state.forget_old_limits(now);
+                    self.forget_old_limits(&mut state, (&call.rule.limits, &rule.limits), now);
                     return;
                 }
             }
@@ -351,6 +353,14 @@ impl BucketQueue {
     /// A call is over.
     fn is_answered(&self, state: &mut State, call: &Call) {
         state.asking.retain(|asked| asked.scope != call.scope);
+    }
+
+    /// A call got no reply, and nothing may be decided without the store.
+    fn has_failed(&self, call: &Call) {
+        let mut state = self.state.lock();
+        self.is_answered(&mut state, call);
+        state.start_over |= call.ask.void;
+        refuse(&mut state);
     }
 
     /// The store is away, and the rule file says `closed`.
@@ -440,8 +450,7 @@ pub(super) async fn run(queue: Arc<BucketQueue>) {
             answer = first_reply(&mut asking) => match answer {
                 StoreReply::Tickets(call, Ok(granted)) => queue.apply_reply(&call, &granted),
                 StoreReply::Tickets(call, Err(_)) => {
-                    queue.is_answered(&mut queue.state.lock(), &call);
-                    queue.refuse_held();
+                    queue.has_failed(&call);
                 }
                 StoreReply::Slots(call, answer) => queue.allotted(&call, answer),
             },

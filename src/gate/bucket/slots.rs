@@ -5,7 +5,13 @@
 //! the lease, and returns slots that are not used. During a call no request takes a slot, because the store may give
 //! the free slots to other members if the reply is lost.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use super::{ActiveScope, BucketQueue, FRESH, State};
 use crate::{
@@ -29,7 +35,9 @@ pub(super) struct Slots {
     most: u32,
     /// The most requests that may be in flight at this member.
     allotted: u32,
-    under_way: u32,
+    /// Requests in flight. Their slots hold this count, because a reload may remove the limit and set another one
+    /// meanwhile.
+    under_way: Arc<AtomicU32>,
     /// When the lease ends.
     until: Option<Instant>,
     /// How many leases have expired. A slot of an earlier lease is void unless its request was sent.
@@ -57,17 +65,21 @@ impl Slots {
         Self { asking: false, due: true, ..self }
     }
 
+    fn under_way(&self) -> u32 {
+        self.under_way.load(Ordering::Relaxed)
+    }
+
     fn is_on(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| until > now)
     }
 
     fn free(&self, now: Instant) -> usize {
-        if self.is_on(now) { self.allotted.saturating_sub(self.under_way) as usize } else { 0 }
+        if self.is_on(now) { self.allotted.saturating_sub(self.under_way()) as usize } else { 0 }
     }
 
     /// Whether there is nothing to renew or to return.
     pub(super) fn is_idle(&self) -> bool {
-        self.allotted == 0 && self.under_way == 0 && !self.listed && !self.asking
+        self.allotted == 0 && self.under_way() == 0 && !self.listed && !self.asking
     }
 }
 
@@ -75,6 +87,7 @@ impl Slots {
 #[derive(Debug)]
 pub struct Slot {
     queue: Arc<BucketQueue>,
+    under_way: Arc<AtomicU32>,
     lapsed: u64,
     is_open: bool,
 }
@@ -91,15 +104,24 @@ impl Slot {
 
     /// The request was not released. The caller holds the lock of the queue.
     pub(super) fn cancel(mut self, state: &mut State) {
-        self.is_open = false;
-        state.end_slot();
+        self.end(state);
+    }
+
+    fn end(&mut self, state: &mut State) {
+        if std::mem::take(&mut self.is_open) {
+            self.under_way.fetch_sub(1, Ordering::Relaxed);
+            state.slot_is_free();
+        }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if std::mem::take(&mut self.is_open) {
-            self.queue.slot_ends();
+        if self.is_open {
+            let queue = Arc::clone(&self.queue);
+            self.end(&mut queue.state.lock());
+            // The scheduler runs while slots are in use. If it has failed, the next request starts another one.
+            queue.wake.now();
         }
     }
 }
@@ -131,7 +153,7 @@ impl State {
         let Some(slots) = self.slots.as_ref().filter(|slots| slots.is_on(now)) else {
             return false;
         };
-        let free = slots.allotted.saturating_sub(slots.under_way.saturating_sub(1)) as usize;
+        let free = slots.allotted.saturating_sub(slots.under_way().saturating_sub(1)) as usize;
         let gets_more = slots.come_back.is_none() && slots.allotted < slots.most;
         !gets_more && free <= self.queue.ready()
     }
@@ -148,13 +170,12 @@ impl State {
         }
     }
 
-    fn end_slot(&mut self) {
+    fn slot_is_free(&mut self) {
         let Some(slots) = &mut self.slots else { return };
-        slots.under_way = slots.under_way.saturating_sub(1);
         slots.last_used = Some(clock::now());
         if slots.contended {
             slots.due = true;
-            slots.allotted = slots.allotted.min(slots.under_way);
+            slots.allotted = slots.allotted.min(slots.under_way());
         }
     }
 
@@ -162,12 +183,12 @@ impl State {
     fn slots_wanted(&self) -> (u32, u32) {
         let Some(slots) = &self.slots else { return (0, 0) };
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let probes = self.queue.parked().filter(|scope| scope.is_due()).count();
-        let ready = self.queue.ready().saturating_add(probes);
+        // A closed scope wants no slot before it has the probe. Another member may have it.
+        let ready = self.queue.ready().saturating_add(self.probes.len());
         let promised = (self.tickets.len() + self.probes.len()).min(ready);
-        let promised = count(promised).min(slots.allotted.saturating_sub(slots.under_way));
-        let wanted = count(ready).saturating_add(slots.under_way).min(slots.most);
-        let under_way = slots.under_way.saturating_add(promised);
+        let promised = count(promised).min(slots.allotted.saturating_sub(slots.under_way()));
+        let wanted = count(ready).saturating_add(slots.under_way()).min(slots.most);
+        let under_way = slots.under_way().saturating_add(promised);
         (under_way, wanted.max(under_way))
     }
 
@@ -201,24 +222,18 @@ impl BucketQueue {
     /// Takes a free slot for a request that is released; `None` if the rule has no `parallel`.
     pub(super) fn take_slot(self: &Arc<Self>, state: &mut State) -> Option<Slot> {
         let slots = state.slots.as_mut()?;
-        slots.under_way += 1;
+        slots.under_way.fetch_add(1, Ordering::Relaxed);
         slots.last_used = Some(clock::now());
-        Some(Slot { queue: Arc::clone(self), lapsed: slots.lapsed, is_open: true })
+        let under_way = Arc::clone(&slots.under_way);
+        Some(Slot { queue: Arc::clone(self), under_way, lapsed: slots.lapsed, is_open: true })
     }
 
     /// Counts a request that is sent in any case (`mode: observe`). False if this member has as many requests in flight
     /// as the fleet may have. Those of other members are unknown.
     pub(in crate::gate) fn count_slot(self: &Arc<Self>) -> (Option<Slot>, bool) {
         let mut state = self.state.lock();
-        let is_free = state.slots.as_ref().is_none_or(|slots| slots.under_way < slots.most);
+        let is_free = state.slots.as_ref().is_none_or(|slots| slots.under_way() < slots.most);
         (self.take_slot(&mut state), is_free)
-    }
-
-    /// A request has ended.
-    fn slot_ends(self: &Arc<Self>) {
-        self.state.lock().end_slot();
-        // The scheduler runs while slots are in use. If it has failed, the next request starts another one.
-        self.wake.now();
     }
 
     /// Reports now and then that requests wait for slots.
@@ -232,7 +247,7 @@ impl BucketQueue {
             rule: Arc::clone(&self.entry.load().rule.name),
             key: Arc::clone(&self.key),
             parallel: slots.most,
-            under_way: slots.under_way,
+            under_way: slots.under_way(),
             held,
         });
     }
@@ -264,12 +279,24 @@ impl BucketQueue {
         is_due.then(|| self.slot_call(state, now)).flatten().ok_or(at)
     }
 
+    /// The limit is removed, so nothing is reserved for this queue any more.
+    pub(super) fn leave_slots(&self, scope: &Arc<ActiveScope>, most: u32) {
+        let (scope, queue) = (Arc::clone(scope), Arc::clone(&self.name));
+        self.shared.store.spawn(async move {
+            let ask = SlotAsk { queue, most, under_way: 0, wanted: 0 };
+            // If the store is away, the lease ends there.
+            scope.shared.store.slots(&scope.stored, &ask).await.ok();
+        });
+    }
+
     /// Applies the reply of the store.
     pub(super) fn allotted(&self, call: &SlotCall, answer: Result<SlotsGranted, StoreError>) {
         let now = clock::now();
         let is_deaf = self.shared.store.is_deaf();
         let mut state = self.state.lock();
-        let Some(slots) = &mut state.slots else { return };
+        let Some(slots) = &mut state.slots else {
+            return self.leave_slots(&call.scope, call.ask.most);
+        };
         slots.asking = false;
         slots.listed = answer.as_ref().is_ok_and(|granted| !granted.local && call.ask.wanted > 0);
         let Ok(granted) = answer else {
@@ -330,7 +357,7 @@ impl BucketQueue {
 
     /// Requests in flight at this member; 0 if the rule has no `parallel`.
     pub(in crate::gate) fn under_way(&self) -> u32 {
-        self.state.lock().slots.as_ref().map_or(0, |slots| slots.under_way)
+        self.state.lock().slots.as_ref().map_or(0, Slots::under_way)
     }
 
     /// Whether requests wait for those in flight.

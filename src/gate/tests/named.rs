@@ -81,7 +81,7 @@ fn scopes_that_share_a_bucket_or_a_cooldown_are_in_one_part_of_their_rule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_gauges_of_a_rule_that_is_gone_are_zero() {
+async fn the_gauges_of_a_rule_that_is_gone_are_zero_after_its_last_request() {
     let gate = gate(rule(Some(10.0), 5));
     let entry = gate.find(&target()).expect("the rule matches everything");
     block(&gate, 2).await;
@@ -95,11 +95,14 @@ async fn the_gauges_of_a_rule_that_is_gone_are_zero() {
     assert_eq!((metrics.cooldown_active.get(), metrics.held.get()), (1, 2));
     gate.reload(RuleSet::new(vec![Rule { name: Arc::from("another"), ..rule(Some(10.0), 5) }]));
     gate.refresh_metrics();
+    assert_eq!(metrics.held.get(), 2, "they are still held");
+    held.iter().for_each(tokio::task::JoinHandle::abort);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    gate.refresh_metrics();
     let (active, held_now) = (metrics.cooldown_active.get(), metrics.held.get());
     assert_eq!((active, held_now, metrics.consecutive_blocks.get()), (0, 0, 0));
     let floats = [&metrics.cooldown_remaining, &metrics.rate_limit, &metrics.rate_current];
     assert!(floats.iter().all(|gauge| gauge.get() == 0.0));
-    drop(held);
 }
 
 #[tokio::test(start_paused = true)]

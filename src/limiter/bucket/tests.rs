@@ -72,7 +72,7 @@ fn after_a_cooldown_the_bucket_is_empty_and_the_rate_climbs() {
     let ramp = 10 * SECOND;
     let mut bucket = Bucket::full(START, &limits);
     bucket.observe(START, &limits);
-    bucket.restart(START);
+    bucket.restart(START, &limits);
     let in_ramp = grants(&mut bucket, &limits, ramp, START, START + ramp).len();
     assert!((48..=50).contains(&in_ramp), "{in_ramp} of 50 tokens in the climb");
     let after = grants(&mut bucket, &limits, ramp, START + ramp, START + ramp + SECOND).len();

@@ -59,7 +59,7 @@ impl SharedStore {
             OnFailure::Closed => Forecast::away(None),
             OnFailure::Local if self.knows_no_share() => Forecast::away(None),
             OnFailure::Local => {
-                let local = scope.keys.as_ref().map(|keys| keys.local.lock());
+                let local = scope.keys.as_ref().map(|keys| keys.known.local.lock());
                 let local = local.as_ref().and_then(|local| local.as_ref());
                 if let Some(local) = local.filter(|local: &&LocalScope| local.is_of(&whole)) {
                     let limits = local.limits(&whole);

@@ -106,14 +106,14 @@ impl SharedStore {
             return Some(self.still(scope, keys, rule, &whole, ask));
         }
         self.metrics.store_fallback(mode.as_str()).inc();
-        let mut local = keys.local.lock();
+        let mut local = keys.known.local.lock();
         if mode == OnFailure::Closed {
             return None;
         }
         let goes_on = local.as_ref().is_some_and(|local| local.is_of(&whole));
         if !goes_on {
             let before = BeforeOutage {
-                heard: keys.heard(),
+                heard: keys.known.heard(),
                 due: keys.latest_due(ask.known.epoch),
                 silent: self.silent_for(keys),
                 taken: local.as_ref().map_or(0, LocalScope::taken),

@@ -13,6 +13,7 @@ use crate::{
     store::{
         News,
         failure::Failure,
+        known_bucket::KnownBuckets,
         push::Channel,
         redis::Redis,
         scripts::{self, MemoryArguments, MemoryKeys, NewsFields},
@@ -26,6 +27,8 @@ pub(in crate::store) struct Remembered {
     pub(in crate::store) shard: Shard,
     /// Its keys in Redis.
     pub(in crate::store) keys: ShardKeys,
+    /// This member's copies of its buckets.
+    pub(in crate::store) buckets: KnownBuckets,
     channel: Channel,
     known: Mutex<KnownMemory>,
 }
@@ -54,7 +57,8 @@ pub(super) enum Heard {
 impl Remembered {
     fn new(shard: Shard, prefix: &str, channel: Channel) -> Self {
         let keys = ShardKeys::new(prefix, &shard);
-        Self { shard, keys, channel, known: Mutex::default() }
+        let buckets = KnownBuckets::default();
+        Self { shard, keys, buckets, channel, known: Mutex::default() }
     }
 
     /// How a script publishes news of `name`.

@@ -140,7 +140,7 @@ impl SharedStore {
                 let opens = clock::now() + clock::from_micros(granted.come_back - granted.now);
                 again = earlier(again, opens);
                 self.rejoin.diverged(&keys);
-            } else if keys.local.lock().is_some() {
+            } else if keys.known.local.lock().is_some() {
                 // A failed report is repeated at the next return.
                 self.rejoin.diverged(&keys);
             }
@@ -159,9 +159,9 @@ impl SharedStore {
             return None;
         }
         let latest = self.rejoin.latest();
-        let new = latest.filter(|(away, _)| keys.reported.load(Ordering::Relaxed) < *away);
+        let new = latest.filter(|(away, _)| keys.known.reported.load(Ordering::Relaxed) < *away);
         let local = self.settings.on_failure == OnFailure::Local;
-        let (away, taken) = match &*keys.local.lock() {
+        let (away, taken) = match &*keys.known.local.lock() {
             Some(local) => (local.report(&self.here), Some(local.taken())),
             None => {
                 let idle = new.map(|(_, gone)| local_scope::idle(&self.here, gone, self.fleet()));
@@ -169,9 +169,9 @@ impl SharedStore {
             }
         };
         let since = keys.memory.since();
-        let (ticket, epoch) = keys.latest_ticket();
+        let (ticket, epoch) = keys.known.latest_ticket();
         let knows = Knowledge {
-            windows: keys.windows(),
+            windows: keys.known.windows(),
             away: if local { away } else { String::new() },
             latest: ticket,
             latest_epoch: epoch,
@@ -205,8 +205,8 @@ impl SharedStore {
             self.rejoin.heard(keys);
         }
         if is_looked_at(&granted) {
-            keys.reported.fetch_max(latest.map_or(0, |(away, _)| away), Ordering::Relaxed);
-            let mut local = keys.local.lock();
+            keys.known.reported.fetch_max(latest.map_or(0, |(away, _)| away), Ordering::Relaxed);
+            let mut local = keys.known.local.lock();
             // Decisions made locally since then must be reported too.
             if local.as_ref().map(LocalScope::taken) == taken {
                 *local = None;

@@ -27,12 +27,12 @@ impl SharedStore {
             under_way: ask.under_way,
             wanted: ask.wanted,
             fleet: self.members(),
-            was_local: keys.slots_local.load(Ordering::Relaxed),
+            was_local: keys.known.slots_local.load(Ordering::Relaxed),
             memory: since,
             news: keys.slots_news(&scope.name.rule),
         };
         let reply = self.call::<Slots>(keys.slots(), arguments).await?;
-        keys.slots_local.store(false, Ordering::Relaxed);
+        keys.known.slots_local.store(false, Ordering::Relaxed);
         if keys.memory.hears(reply.memory, since) == Heard::Lost {
             self.memory_is_lost();
         }
@@ -50,7 +50,7 @@ impl SharedStore {
             return Err(StoreError::Away(self.why_down()));
         };
         if self.on_failure() == OnFailure::Local && own > 0 {
-            keys.slots_local.store(true, Ordering::Relaxed);
+            keys.known.slots_local.store(true, Ordering::Relaxed);
         }
         let slots = ask.under_way.max(own.min(ask.wanted));
         Ok(SlotsGranted { now: 0, slots, contended: false, come_back: 0, local: true })

@@ -66,7 +66,7 @@ impl Memory {
         if let (Phase::Cooling(until), Some(false), false) =
             (phase, own.map(|policy| policy.probe), is_pause)
         {
-            bucket.restart(until);
+            bucket.restart(until, limits);
         }
         let moment = bucket.next(now, limits, pace);
         let by_rate = bucket.next(now, &Limits { quotas: Vec::new(), ..limits.clone() }, pace);

@@ -32,7 +32,7 @@ impl Memory {
         bucket.observe(now, limits);
         if fresh {
             // A missing bucket may have been lost, so it grants nothing while its tickets may be outstanding.
-            bucket.drain(now + HORIZON);
+            bucket.drain(now + HORIZON, limits);
         }
         bucket.override_rate(now, limits, ramp, news(state, now), known, change);
         let known = bucket.learned.known();
