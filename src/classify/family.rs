@@ -290,8 +290,10 @@ impl<'a> FamilyMatcher<'a> {
     /// Whether the page belongs to the site itself: it addresses its users or customers.
     fn is_own_page(&self) -> bool {
         let (structure, weights) = (self.structure(), self.weights());
-        // A wall offers a choice to ask for a human, or where its problems can be reported.
-        let lets_choose = structure.chooses && !structure.challenge && !weights.asks;
+        // A wall offers a choice to ask for a human, or, below its widget, where its problems can be reported. A poll
+        // has its choice above the widget.
+        let is_poll = structure.chooses_first && structure.challenge;
+        let lets_choose = structure.chooses && !structure.challenge && !weights.asks || is_poll;
         let is_article = (weights.is_headed || !self.is_offer()) && !weights.names_case;
         lets_choose || weights.own > 1 || weights.own > 0 && is_article
     }

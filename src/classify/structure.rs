@@ -82,6 +82,8 @@ pub(super) struct Structure {
     subheadings: usize,
     /// Offers a choice.
     pub(super) chooses: bool,
+    /// Offers a choice before any element of a challenge.
+    pub(super) chooses_first: bool,
     /// Has metadata for search engines or social networks.
     pub(super) described: bool,
     pub(super) forms: usize,
@@ -248,6 +250,7 @@ impl Structure {
         .any(|name| attributes.contains(name));
         self.password |= is("password");
         self.chooses |= is("radio");
+        self.chooses_first |= is("radio") && !self.challenge;
         let unseen = ["hidden", "submit", "button", "checkbox", "image", "radio", "reset"];
         if !unseen.into_iter().any(is) {
             self.add_field(attributes);
