@@ -57,6 +57,8 @@ impl Plain {
     pub(crate) fn void(&mut self, now: i64) {
         if self.voided_for.as_ref() != Some(&self.limits) {
             self.voided_for = Some(self.limits.clone());
+            // Their cost under the old limits is unknown.
+            self.free.clear();
             self.history.retain(|(at, _)| *at <= now);
             self.note_limits(now);
             self.empty(now);
@@ -74,7 +76,7 @@ impl Plain {
         self.history.retain(|(moment, _)| *moment <= at);
         self.note_limits(at);
         self.history.push((at, Event::Opened(ramp)));
-        self.free.clear();
+        self.refund_all();
     }
 
     /// Tickets of cancelled requests.
@@ -87,7 +89,14 @@ impl Plain {
     /// Unused tickets in the past are used up, but do not count against their quotas.
     pub(crate) fn expire(&mut self, now: i64) {
         let late = self.free.partition_point(|ticket| *ticket < now);
-        for ticket in self.free.drain(..late) {
+        let in_future = self.free.split_off(late);
+        self.refund_all();
+        self.free = in_future;
+    }
+
+    /// Returned tickets that nobody can use do not count against their quotas.
+    fn refund_all(&mut self) {
+        for ticket in std::mem::take(&mut self.free) {
             for (length, (start, taken)) in &mut self.windows {
                 if (*start..*start + length).contains(&ticket) {
                     *taken = taken.saturating_sub(u64::from(self.limits.cost));
@@ -168,7 +177,7 @@ impl Plain {
 
     fn empty(&mut self, at: i64) {
         self.history.push((at, Event::Empty));
-        self.free.clear();
+        self.refund_all();
     }
 
     fn note_limits(&mut self, at: i64) {
