@@ -207,11 +207,16 @@ local function may_test(learned, news, learn)
   return learned.rate * CONST.LEARN_HALF >= learn.floor and (eased or not news.sure)
 end
 
+local function part_to_test(shares)
+  local base = total_of(shares.base)
+  return base > CONST.SHARES_MOST and math.max(1 - base, CONST.SHARES_LEAST) * CONST.LEARN_NEAR or CONST.LEARN_HALF
+end
+
 local function begin_test(learned, now, news, shares)
   remember_level(learned)
   suspect_shares(shares)
   learned.testing, learned.sent = 1, 0
-  learned.rate = learned.rate * CONST.LEARN_HALF
+  learned.rate = learned.rate * part_to_test(shares)
   learned.changed, learned.blocked, learned.why = now, news.blocked, WHY.test
 end
 
@@ -220,7 +225,7 @@ local function learn_test(learned, now, news, shares, learn)
   local same = outcome_of(shares, learned.sent)
   if same == nil then return end
   local rate, mark, bad = learned.old_rate, learned.old_mark, learned.old_bad
-  local tested, good = learned.rate / CONST.LEARN_HALF, 1 - total_of(shares.base)
+  local tested, good = learned.rate / part_to_test(shares), 1 - total_of(shares.base)
   local most = most_blocked(shares)
   settle_shares(shares, same)
   forget_test(learned)

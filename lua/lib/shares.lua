@@ -111,7 +111,7 @@ local function are_doubtful(shares)
   for _, letter in ipairs(LETTERS) do
     more = more or exceeds_base(shares, letter) and shares.blocks[letter] >= CONST.SHARES_LEAST * shares.answers
   end
-  return more and shares.answers >= CONST.SHARES_KNOWN_FROM and total_of(shares.blocks) <= CONST.SHARES_MOST * shares.answers
+  return more and shares.answers >= CONST.SHARES_KNOWN_FROM
 end
 
 local function suspect_shares(shares)

@@ -1,7 +1,7 @@
 //! Blocks scattered among good pages. A test at half the rate shows whether a wall causes them.
 
 use super::{HALF, LONGEST, Learn, Learned, NEAR, News, RateReason};
-use crate::limiter::shares::{FREQUENT, Shares};
+use crate::limiter::shares::{FREQUENT, LEAST, MOST, Shares};
 
 /// Certain blocks start a test once they have lowered the rate to this part.
 pub(crate) const TESTED_BELOW: f64 = 0.75;
@@ -27,6 +27,12 @@ pub struct BeforeTest {
     pub untripped: f64,
     /// The time of that trip.
     pub tripped: i64,
+}
+
+/// The part of the rate at which a test runs: half, or less than the site let through if it refused most. At half of a
+/// rate that is three times too high, a wall refuses one request in three, as single pages might.
+fn part_to_test(shares: &Shares) -> f64 {
+    if shares.base() > MOST { (1.0 - shares.base()).max(LEAST) * NEAR } else { HALF }
 }
 
 impl Learned {
@@ -55,7 +61,7 @@ impl Learned {
         shares.suspect();
         self.before_test.on = true;
         self.before_test.sent = 0.0;
-        self.rate *= HALF;
+        self.rate *= part_to_test(shares);
         self.changed = now;
         self.blocked = news.blocked;
         self.why = RateReason::Test;
@@ -65,7 +71,7 @@ impl Learned {
         self.blocked = news.blocked;
         let Some(same) = shares.outcome(self.before_test.sent) else { return };
         let BeforeTest { rate, mark, bad, untripped, tripped, .. } = self.before_test;
-        let (tested, good) = (self.rate / HALF, 1.0 - shares.base());
+        let (tested, good) = (self.rate / part_to_test(shares), 1.0 - shares.base());
         let most = shares.most();
         shares.settle(same);
         self.forget_test();

@@ -584,6 +584,31 @@ fn the_throughput_of_a_wall_that_blocks_most_at_half_the_rate_is_used() {
 }
 
 #[test]
+fn a_wall_that_refuses_most_but_never_trips_is_found() {
+    for refused in [0.46, 0.5, 0.7, 0.9] {
+        let mut scope = Scope::new();
+        let limit = scope.learned.rate.max(4.0) * (1.0 - refused);
+        crawl(&mut scope, 900, false, |rate| (1.0 - limit / rate).max(0.0));
+        assert!(scope.learned.rate < limit * 1.2, "{refused}: {:?}", scope.learned);
+        assert!(scope.shares.base() < 0.1, "{refused}: {:?}", scope.shares);
+    }
+}
+
+#[test]
+fn a_wall_that_refuses_most_is_tested_at_less_than_it_lets_through() {
+    let mut scope = Scope::new();
+    scope.run(1);
+    scope.shares.count(10, &"a".repeat(30));
+    scope.run(1);
+    assert_eq!(scope.learned.why, RateReason::Test);
+    near(scope.learned.rate, 4.0 * 0.25 * 0.95);
+    scope.shares.count(20, "");
+    scope.run(1);
+    near(scope.learned.rate, 4.0 * 0.25 * 0.95);
+    near(scope.learned.bad, 4.0);
+}
+
+#[test]
 fn the_throughput_of_a_wall_is_measured_during_the_test_only() {
     let mut scope = Scope::new();
     scope.learned.before_test.rate = 4.0;
