@@ -117,9 +117,13 @@ impl Target {
     /// Like [`Target::parse`].
     pub fn of_url(url: &str) -> Result<Self, BadTarget> {
         let text = url.split('#').next().unwrap_or("");
-        let uri: Uri = text
-            .parse()
-            .map_err(|_| BadTarget(format!("`{}` is not a valid URL", url.escape_debug())))?;
+        let wrong = |why| BadTarget(format!("`{}` is not {why}", url.escape_debug()));
+        if !text.contains("://") {
+            return Err(wrong("a whole URL such as `http://shop.example/`"));
+        }
+        let uri: Uri = text.parse().map_err(|_| {
+            wrong("a valid URL (write a blank as `%20`, a host in another script as `xn--...`)")
+        })?;
         Self::parse(&Method::GET, &uri)
     }
 

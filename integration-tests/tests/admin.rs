@@ -73,6 +73,16 @@ async fn a_rebound_name_gets_nothing() {
 }
 
 #[tokio::test]
+async fn a_client_that_takes_the_port_for_the_proxy_does_not_get_the_status_page() {
+    let member = member().await;
+    for url in ["http://127.0.0.1:8000/", "http://shop.example/"] {
+        let answer = ask(&member, Method::GET, url, &[], "").await;
+        assert_eq!(answer.status, 421, "{url}: {}", answer.text());
+        assert!(answer.text().contains("not the proxy"), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
 async fn no_page_of_another_origin_and_no_form_changes_anything() {
     let member = member().await;
     let json = ("content-type", "application/json");
@@ -148,6 +158,28 @@ async fn nonsense_is_refused_with_its_reason() {
     }
     let large = json!({"url": url, "verdict": "x".repeat(70_000)});
     assert_eq!(post(&member, report, &large).await.status, 413);
+}
+
+#[tokio::test]
+async fn a_split_scope_is_changed_under_its_own_name_or_not_at_all() {
+    let rules = "\
+- {name: hosts, match: '*.shop.example', per: host, rate: 50/s}
+- {name: rest, match: '*', per: domain, rate: 50/s}
+";
+    let member = Member::start(&RuleFile::new(rules)).await;
+    for (scope, status, part) in [
+        ("rest/WWW.Other.Example", 200, "\"rest/other.example\""),
+        ("hosts/WWW.shop.example", 200, "\"hosts/www.shop.example\""),
+        ("rest", 404, "write `rest/KEY`"),
+        ("hosts", 404, "write `hosts/KEY`"),
+        ("hosts/www.other.example", 404, "can match"),
+        ("rest/b%C3%BCcher.example", 404, "xn--"),
+        ("nobody/x", 404, "hosts, rest"),
+    ] {
+        let answer = post(&member, &format!("/api/v1/scopes/{scope}/cooldown"), &json!({})).await;
+        assert_eq!(answer.status, status, "{scope}: {}", answer.text());
+        assert!(answer.text().contains(part), "`{part}` is missing: {}", answer.text());
+    }
 }
 
 #[tokio::test]

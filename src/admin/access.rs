@@ -13,7 +13,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, Version, header};
 
 use super::{Context, reply::Problem};
 use crate::target::Host;
@@ -21,8 +21,13 @@ use crate::target::Host;
 /// Longest time for the body of a request.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// Rejects host names other than `localhost`, which DNS rebinding could use.
+/// Rejects host names other than `localhost`, which DNS rebinding could use, and clients that take
+/// this port for the proxy: they would get the status page as the response of each site.
 pub(super) async fn host(State(cx): State<Arc<Context>>, request: Request, next: Next) -> Response {
+    if request.version() <= Version::HTTP_11 && request.uri().authority().is_some() {
+        let why = "this is the admin port, not the proxy: send requests for sites to `listen`";
+        return Problem::new(StatusCode::MISDIRECTED_REQUEST, why).into_response();
+    }
     let named = host_of(&request).is_some_and(|host| is_local_name(&host));
     if cx.token.is_none() && !named {
         let why =

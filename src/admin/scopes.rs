@@ -19,7 +19,12 @@ use super::{
 };
 use crate::{
     gate::ScopeError,
-    limiter::learn::{KnownRate, RateOverride},
+    limiter::{
+        learn::{KnownRate, RateOverride},
+        policy::Split,
+    },
+    rules::{Matcher, RuleSet},
+    target::Host,
 };
 
 /// Longest manual cooldown: a day, so that a typing error ends by itself.
@@ -63,12 +68,13 @@ pub(super) async fn post(
 ) -> Result<Json<Value>, Problem> {
     match part(&path)? {
         ScopePart::Cooldown(scope) => {
+            let scope = exact(&cx.gate.rules(), scope)?;
             let asked: Length = read(&body)?;
             let length = match asked.seconds {
                 Some(length) => seconds("seconds", length, 1.0, MAX_COOLDOWN_S)?,
-                None => cx.gate.draw_length(scope).map_err(refused)?,
+                None => cx.gate.draw_length(&scope).map_err(refused)?,
             };
-            cx.gate.trip(scope, length, who(asked.who)?).await.map_err(refused)?;
+            cx.gate.trip(&scope, length, who(asked.who)?).await.map_err(refused)?;
             cx.fleet.forget();
             Ok(Json(json!({"scope": scope, "cooldown_ms": length.as_millis()})))
         }
@@ -90,8 +96,9 @@ pub(super) async fn delete(
 ) -> Result<Json<Value>, Problem> {
     match part(&path)? {
         ScopePart::Cooldown(scope) => {
+            let scope = exact(&cx.gate.rules(), scope)?;
             let asked: End = read(&body)?;
-            cx.gate.clear(scope, who(asked.who)?).await.map_err(refused)?;
+            cx.gate.clear(&scope, who(asked.who)?).await.map_err(refused)?;
             cx.fleet.forget();
             Ok(Json(json!({"scope": scope, "cooldown_ms": 0})))
         }
@@ -120,11 +127,47 @@ async fn change_rate(
     change: RateOverride,
     who: Option<Arc<str>>,
 ) -> Result<Json<Value>, Problem> {
-    let changed = cx.gate.override_rate(scope, change, who).await.map_err(refused)?;
+    let scope = exact(&cx.gate.rules(), scope)?;
+    let changed = cx.gate.override_rate(&scope, change, who).await.map_err(refused)?;
     let KnownRate { rate, mark, frozen, .. } = changed;
     cx.fleet.forget();
     let mark = (mark > 0.0).then_some(mark);
     Ok(Json(json!({"scope": scope, "rate": rate, "mark": mark, "frozen": frozen})))
+}
+
+/// The scope as the fleet names it: `rule/WWW.Shop.example` is `rule/shop.example` under `per: domain`. The gate
+/// reports unknown rules.
+///
+/// # Errors
+/// A key is missing or too much, or no request of the rule has it.
+fn exact(rules: &RuleSet, scope: &str) -> Result<String, Problem> {
+    let (name, key) = scope.split_once('/').unwrap_or((scope, ""));
+    let unknown = |why: String| {
+        Err(Problem::new(StatusCode::NOT_FOUND, format!("there is no scope `{scope}`: {why}")))
+    };
+    let Some(rule) = rules.as_slice().iter().find(|rule| *rule.name == *name) else {
+        return Ok(scope.to_owned());
+    };
+    let Some(per) = rule.cooldown.as_ref().map(|policy| policy.per) else {
+        return Ok(scope.to_owned());
+    };
+    match (per, Host::parse(key)) {
+        (Split::All, _) if key.is_empty() => Ok(scope.to_owned()),
+        (Split::All, _) => unknown(format!("the rule is not split, write `{name}`")),
+        (Split::Domain | Split::Host | Split::Address, _) if key.is_empty() => unknown(format!(
+            "the rule has several, write `{name}/KEY` as `tidegate status` shows it"
+        )),
+        (Split::Host, Ok(host)) if !matches_host(&rule.matcher, &host) => {
+            unknown(format!("no request to `{key}` can match the rule's hosts"))
+        }
+        (Split::Domain | Split::Host, Ok(host)) => Ok(format!("{name}/{}", per.key(&host))),
+        (Split::Domain | Split::Host, Err(why)) => unknown(why.to_string()),
+        (Split::Address, _) => Ok(scope.to_owned()),
+    }
+}
+
+fn matches_host(matcher: &Matcher, host: &Host) -> bool {
+    matcher.hosts.is_empty() || matcher.hosts.iter().any(|pattern| pattern.matches(host))
 }
 
 fn part(path: &str) -> Result<ScopePart<'_>, Problem> {

@@ -54,6 +54,11 @@ impl Change {
         let path = scope_path(&self.scope, part)?;
         Admin::new(global, &self.token)?.ask(method, &path, Some(body))
     }
+
+    /// The scope that the proxy changed: a host stands for its domain under `per: domain`.
+    pub(super) fn named<'a>(&'a self, answer: &'a Value) -> &'a str {
+        answer["scope"].as_str().unwrap_or(&self.scope)
+    }
 }
 
 impl Admin {
@@ -120,6 +125,9 @@ impl Admin {
         let read = Limited::new(response.into_body(), ANSWER).collect().await;
         let answer = read.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
         running.abort();
+        if status == StatusCode::UNAUTHORIZED && self.token.is_some() {
+            bail!("the token is wrong: compare TIDEGATE_TOKEN or `--token` with its `admin.token`");
+        }
         answered(status, &answer)
     }
 }

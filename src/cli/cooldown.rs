@@ -44,11 +44,12 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
             let answer = change.send(global, Method::POST, "cooldown", &body)?;
             let length = Duration::from_millis(answer["cooldown_ms"].as_u64().unwrap_or_default());
             let paused = out.paint(Style::Warn, format!("is paused for {}", span(length)));
-            out.line(format_args!("{} {paused}", change.scope))?;
+            out.line(format_args!("{} {paused}", change.named(&answer)))?;
         }
         Action::Clear(change) => {
-            change.send(global, Method::DELETE, "cooldown", &json!({"who": who()}))?;
-            out.line(format_args!("{} {}", change.scope, out.paint(Style::Good, "is resumed")))?;
+            let answer = change.send(global, Method::DELETE, "cooldown", &json!({"who": who()}))?;
+            let resumed = out.paint(Style::Good, "is resumed");
+            out.line(format_args!("{} {resumed}", change.named(&answer)))?;
         }
     }
     Ok(Outcome::Success)

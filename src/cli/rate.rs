@@ -66,7 +66,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     let (style, word) =
         if frozen { (Style::Warn, "is fixed at") } else { (Style::Good, "runs at") };
     let said = format!("{word} {}", per_time(number));
-    out.line(format_args!("{} {}", change.scope, out.paint(style, said)))?;
+    out.line(format_args!("{} {}", change.named(&answer), out.paint(style, said)))?;
     Ok(Outcome::Success)
 }
 

@@ -84,6 +84,9 @@ impl<'a> Reader<'a> {
                     "<<" => {
                         "merge keys are not supported; an alias can replace a whole value".into()
                     }
+                    "include" => "it belongs to the top level of the rule file, and an included \
+                                  file cannot include others"
+                        .into(),
                     text => range::nearest(text, self.section.keys.iter().map(|key| key.name)),
                 };
                 self.wrong_key(

@@ -245,7 +245,8 @@ fn parse_events(text: &str, file: usize, env: &Env<'_>) -> SyntaxTree {
                 let mark = error.marker();
                 let (line, column) = (mark.line(), mark.col() + 1);
                 let place = Place { file, line, column, end_line: line, end_column: column + 1 };
-                Err(builder.flaw(place, format!("not valid YAML: {}", error.info()), advice(text)))
+                let help = advice(text, (line, mark.col()));
+                Err(builder.flaw(place, format!("not valid YAML: {}", error.info()), Some(help)))
             }
         };
         if let Err(flaw) = done {
@@ -255,7 +256,16 @@ fn parse_events(text: &str, file: usize, env: &Env<'_>) -> SyntaxTree {
     builder.finish_tree(None)
 }
 
-fn advice(text: &str) -> Option<&'static str> {
-    let tab = text.lines().any(|line| line.trim_start_matches(' ').starts_with('\t'));
-    tab.then_some("indent with spaces: YAML allows no tab there")
+/// The likely cause of a syntax error at this line (from 1) and column (from 0).
+fn advice(text: &str, (line, column): (usize, usize)) -> &'static str {
+    let mut lines = text.lines();
+    if text.lines().any(|line| line.trim_start_matches(' ').starts_with('\t')) {
+        return "indent with spaces: YAML allows no tab there";
+    }
+    let here = line.checked_sub(1).and_then(|before| lines.nth(before)).unwrap_or("");
+    if here.chars().nth(column) == Some('*') {
+        return "quote a pattern that begins with `*`: `\"*\"`, `\"*.shop.example\"`";
+    }
+    "check this line and the one before: keys of one mapping have the same indentation, and a \
+     blank follows each `:`"
 }

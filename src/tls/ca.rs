@@ -46,14 +46,14 @@ const BUNDLE_FILE: &str = "bundle.pem";
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
     /// A file cannot be read or written.
-    #[error("{action} {}: {source}", path.display())]
+    #[error("{action} {}: {reason}", path.display())]
     File {
         /// The operation that failed.
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// The reason.
-        source: io::Error,
+        reason: io::Error,
     },
     /// Others than the owner may read a secret.
     #[error(

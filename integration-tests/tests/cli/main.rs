@@ -222,6 +222,17 @@ fn a_password_in_a_store_url_that_everybody_can_read_is_a_warning() {
 }
 
 #[test]
+fn a_variable_without_braces_as_a_secret_is_a_warning() {
+    let folder = folder();
+    for (secret, remarked) in [("$PASSWORD", true), ("pa$$word", false), ("$ecret", false)] {
+        write(folder.path(), "r.yaml", &format!("auth: {{users: {{crawler: {secret}}}}}\n{GOOD}"));
+        let said = out(&run(folder.path(), &["check", "r.yaml"]));
+        assert_eq!(said.contains("without braces"), remarked, "{secret}: {said}");
+        assert!(!said.contains(secret), "{said}");
+    }
+}
+
+#[test]
 fn colours_are_there_when_they_are_asked_for() {
     let folder = folder();
     write(folder.path(), "r.yaml", GOOD);
@@ -314,6 +325,23 @@ async fn an_operator_trips_and_clears_a_cooldown() {
     let no_token = run(place.path(), &["status", "--admin", &admin]);
     assert_eq!(no_token.status.code(), Some(1));
     assert!(err(&no_token).contains("TIDEGATE_TOKEN"), "{}", err(&no_token));
+    let wrong = run(place.path(), &["status", "--admin", &admin, "--token", "other"]);
+    assert!(err(&wrong).contains("the token is wrong"), "{}", err(&wrong));
+}
+
+#[tokio::test]
+async fn a_change_reports_the_scope_that_was_changed() {
+    let rules = "- {name: rest, match: '*', per: domain, rate: 50/s}";
+    let member = Member::start(&RuleFile::new(rules)).await;
+    let (admin, place) = (member.admin().to_string(), folder());
+    let said = |words: &[&str]| out(&run(place.path(), &[words, &["--admin", &admin]].concat()));
+    let host = "rest/WWW.Shop.Example";
+    assert_eq!(
+        said(&["cooldown", "trip", host, "--for", "5m"]),
+        "rest/shop.example is paused for 5 min\n"
+    );
+    assert_eq!(said(&["cooldown", "clear", host]), "rest/shop.example is resumed\n");
+    assert_eq!(said(&["rate", "set", host, "5/s"]), "rest/shop.example runs at 5.00/s\n");
 }
 
 #[tokio::test]

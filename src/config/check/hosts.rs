@@ -53,6 +53,12 @@ pub(super) fn host(text: &str) -> Read<HostPattern> {
     if let Some(bare) = text.strip_prefix('.') {
         return Err(wrong("it begins with a dot", format!("did you mean `*.{bare}`?")));
     }
+    if text.parse::<IpNet>().is_ok() {
+        return Err(wrong(
+            "rules match names and single addresses, not networks",
+            HOST_HELP.into(),
+        ));
+    }
     if let Some((bare, _)) = text.split_once('/') {
         let help = format!(
             "did you mean `{{hosts: [\"{bare}\"], paths: [\"{}*\"]}}`?",
@@ -279,6 +285,7 @@ mod tests {
             ("shop.example:443", "did you mean `shop.example`?"),
             ("shop.example/a", r#"did you mean `{hosts: ["shop.example"], paths: ["/a*"]}`?"#),
             ("*shop*", HOST_HELP),
+            ("10.0.0.0/8", HOST_HELP),
             ("*.10.0.0.1", HOST_HELP),
         ];
         for (text, help) in cases {

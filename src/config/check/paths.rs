@@ -77,8 +77,22 @@ fn names(error: &CaError, file: &Path) -> bool {
     }
 }
 
-/// Warns of a secret in a rule file that every user can read.
+/// Whether a text is a variable in the notation of a shell, such as `$PASSWORD`.
+fn is_bare_variable(text: &str) -> bool {
+    text.strip_prefix('$').is_some_and(|name| {
+        name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
+            && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+    })
+}
+
+/// Warns of a secret in a rule file that every user can read, and of one that is meant to be read
+/// from the environment but is not.
 pub(super) fn warn_if_exposed(cursor: &Cursor<'_>, context: &FileContext<'_>) {
+    if cursor.is_literal() && cursor.text().is_some_and(is_bare_variable) {
+        let message = "a `$NAME` without braces is taken literally, as the secret itself";
+        cursor.warn(Wrong::new(message, "write `${NAME}` to read the environment"));
+        return;
+    }
     if context.exposed && cursor.is_literal() {
         let help = "write `${NAME}` and set it in the environment, or `chmod 600` the file";
         let message = "the file has a secret, and every user of this machine can read it";

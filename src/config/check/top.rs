@@ -155,12 +155,20 @@ fn auth(reader: &Reader<'_>, context: &FileContext<'_>) -> Auth {
             text if text.len() > 1024 => {
                 Err(Wrong::new("the password is longer than 1024 bytes", "set a shorter one"))
             }
+            text if text.strip_prefix("sha256:").is_some_and(|hash| !is_sha256(hash)) => {
+                let help = "write 64 hexadecimal digits: `printf %s PASSWORD | sha256sum`";
+                Err(Wrong::new("this is not a SHA-256 hash", help))
+            }
             text => Ok(Secret::new(text)),
         });
         paths::warn_if_exposed(&password, context);
         users.extend(secret.map(|secret| (Arc::from(name.text.as_str()), secret)));
     }
     Auth { users, networks: section.many("networks", hosts::network), none: false }
+}
+
+fn is_sha256(hex: &str) -> bool {
+    hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn egress(section: &Reader<'_>) -> Egress {

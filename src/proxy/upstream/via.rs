@@ -244,7 +244,7 @@ pub(crate) enum ViaError {
     #[error("{0}")]
     Tls(#[from] TlsError),
     /// It requires another login.
-    #[error("it does not accept the user and the password of `via`")]
+    #[error("it does not accept the user and the password of `via`, or `via` has none")]
     Login,
     /// It refuses the connection.
     #[error("it answered {}{}", .0.as_u16(), .1.as_ref().map(|why| format!(" ({why})")).unwrap_or_default())]

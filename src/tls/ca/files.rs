@@ -20,7 +20,7 @@ const GROUP_READS: u32 = 0o040;
 const MAX_FILE: u64 = 1024 * 1024;
 
 pub(super) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CaError {
-    move |source| CaError::File { action, path: path.to_owned(), source }
+    move |reason| CaError::File { action, path: path.to_owned(), reason }
 }
 
 /// Creates the directory, or checks that only its owner may read it.
