@@ -139,6 +139,36 @@ async fn a_reload_releases_users_who_exceeded_the_old_limit() {
 }
 
 #[tokio::test]
+async fn a_reload_that_adds_a_limit_for_each_user_limits_held_requests_in_any_order() {
+    for order in ["fair", "fifo"] {
+        let redis = Redis::start();
+        let old = rule(&format!("rate: 1/m, burst: 1, max_wait: 10m, order: {order}"));
+        let new = rule(&format!("rate: 500/s, each_user: {{quota: 2/h}}, order: {order}"));
+        for (old, new) in [(old.clone(), new.clone()), (old.redis(&redis), new.redis(&redis))] {
+            let (site, member) = (Site::start(), Member::start(&old).await);
+            let (proxy, url) = (member.proxy(), site.url("/"));
+            assert_eq!(get(proxy, "bob", &url).await.status, 200);
+            let held = ["alice", "alice", "bob", "alice", "alice"].map(|user| {
+                let url = url.clone();
+                tokio::spawn(async move { (user, get(proxy, user, &url).await.status) })
+            });
+            wait_until("they are held", SOON, async || {
+                member.status().await["scopes"][0]["held"] == 5
+            })
+            .await;
+            member.rewrite(&new);
+            let mut ends = Vec::new();
+            for request in held {
+                ends.push(request.await.expect("it ends"));
+            }
+            ends.sort_unstable();
+            let alice = [200, 200, 429, 429].map(|status| ("alice", status));
+            assert_eq!((&ends[..4], ends[4]), (&alice[..], ("bob", 200)), "{order}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_reply_under_the_old_limits_does_not_hold_anyone_after_a_reload() {
     let redis = Redis::start();
     let store = format!("{{url: \"{}\", timeout: 10s}}", redis.url());

@@ -1,6 +1,9 @@
 //! Redis dies, stalls and returns: the promises of each `on_failure`.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use integration_tests::{
     client::{get, get_with},
@@ -17,6 +20,10 @@ fn rules(keys: &str, redis: &Redis, on_failure: &str) -> RuleFile {
     let url = redis.url();
     let store = format!("{{url: \"{url}\", timeout: 500ms, on_failure: {on_failure}}}");
     RuleFile::one_rule(keys).store(&store)
+}
+
+async fn status(proxy: SocketAddr, url: String) -> u16 {
+    get(proxy, &url).await.status
 }
 
 #[tokio::test]
@@ -90,6 +97,35 @@ async fn hosts_that_share_a_bucket_share_one_part_of_it_without_the_store() {
     assert!((10..=40).contains(&sent), "{sent} requests of a quota of 40");
     let excess = site.excess(10.0, 1.0);
     assert!(excess <= 2.0, "{excess:.2} requests too many without the store");
+}
+
+#[tokio::test]
+async fn tickets_of_the_old_rate_are_void_if_the_store_returns_after_a_reload() {
+    let (mut redis, site) = (Redis::start(), Site::start());
+    let rule = |rate: &str, redis: &Redis| {
+        rules(&format!("rate: {rate}, burst: 1, learn: false, max_wait: 2h"), redis, "local")
+    };
+    let (old, new) = (rule("1/h", &redis), rule("20/s", &redis));
+    let member = Member::start(&old).await;
+    let (proxy, url) = (member.proxy(), site.url("/"));
+    assert_eq!(get(proxy, &url).await.status, 200);
+    let at = |redis: &Redis| redis.command(&["HGET", "tidegate:{default}:b:", "at"]);
+    let before = at(&redis);
+    let held = tokio::spawn(status(proxy, url.clone()));
+    wait_until("it has a ticket in an hour", SOON, async || at(&redis) != before).await;
+    assert_eq!(redis.command(&["SAVE"]), "+OK\r\n");
+    redis.kill();
+    member.store_is(false).await;
+    member.rewrite(&new);
+    wait_until("it goes without the store", SOON, async || held.is_finished()).await;
+    redis.restart();
+    assert_ne!(at(&redis), "$-1\r\n", "it still has the ticket of the old rate");
+    member.store_is(true).await;
+    for n in 0..3 {
+        let next = tokio::spawn(status(proxy, url.clone()));
+        wait_until("it goes at the new rate", SOON, async || next.is_finished()).await;
+        assert_eq!(next.await.expect("it ends"), 200, "request {n}");
+    }
 }
 
 #[tokio::test]

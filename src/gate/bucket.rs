@@ -368,7 +368,6 @@ impl BucketQueue {
         let now = clock::now();
         let rank = if returns { Rank::FIRST } else { Rank::new(now, *urgency, rule.max_wait) };
         let is_closed = scope.usable_epoch().is_none();
-        let order = users::order(rule);
         if let Some(wait) = rule.opens_in()
             && entry.outside_hours.allows()
         {
@@ -376,6 +375,8 @@ impl BucketQueue {
             self.shared.events.emit(Event::OutsideHours { rule, wait });
         }
         let mut state = self.state.lock();
+        // A reload reorders the requests that are already in the queue.
+        let order = users::order(&self.entry.load().rule);
         let held = state.queue.of_scope(scope);
         let goes_first = returns || is_closed && held == 0;
         let ahead = if goes_first { 0 } else { state.queue.ahead_of(client, order, rank, scope) };
@@ -457,6 +458,9 @@ impl BucketQueue {
         state.limit_slots(new.parallel);
         if old.each_user != new.each_user {
             state.queue.unblock_all();
+        }
+        if users::order(old) != users::order(new) {
+            state.queue.reorder(users::order(new));
         }
         if old.limits != new.limits {
             if old.limits.cost != new.limits.cost {

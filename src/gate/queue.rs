@@ -55,6 +55,7 @@ pub(super) struct Unjudged {
 /// The position of a request.
 #[derive(Debug)]
 struct Place<S> {
+    client: Client,
     line: Line,
     scope: S,
     /// When it times out. Until it is judged, this is later than its own deadline.
@@ -146,9 +147,24 @@ impl<S: Clone + Eq + Hash> Queue<S> {
         let scope = waiter.scope.clone();
         *self.counts.entry(scope.clone()).or_default() += 1;
         self.deadlines.insert((waiter.deadline, waiter.seq));
-        let place = Place { line: line.clone(), scope: scope.clone(), deadline: waiter.deadline };
+        let (client, deadline) = (client.clone(), waiter.deadline);
+        let place = Place { client, line: line.clone(), scope: scope.clone(), deadline };
         self.places.insert(waiter.seq, place);
         self.lines_of(&line, &scope).push(line, waiter, returns);
+    }
+
+    /// Puts all requests into the lines of another order, because a reload has changed it.
+    pub(super) fn reorder(&mut self, order: Order) {
+        let blocked = self.blocked.values_mut().map(|blocked| &mut blocked.lines);
+        let ready = std::iter::once(&mut self.ready);
+        for lines in ready.chain(self.parked.values_mut()).chain(blocked) {
+            let mut old = std::mem::take(lines);
+            while let Some((_, waiter)) = old.pop() {
+                let Some(place) = self.places.get_mut(&waiter.seq) else { continue };
+                place.line = Line::new(&place.client, order, waiter.rank.urgency);
+                lines.push(place.line.clone(), waiter, false);
+            }
+        }
     }
 
     /// The lines that have the requests of a line and a scope.
@@ -481,6 +497,25 @@ mod tests {
         queue.push(&client(1), Order::Fifo, waiter(1), false);
         queue.push(&client(2), Order::Fifo, waiter(2), false);
         assert_eq!(order_of(&mut queue), [0, 1, 2]);
+    }
+
+    #[test]
+    fn held_requests_take_the_order_of_a_new_rule_file() {
+        let mut queue = Queue::default();
+        for (seq, who) in (0..).zip(["alice", "alice", "bob", "alice"]) {
+            queue.push(&user(who), Order::Fifo, of(['a', 'b'][usize::from(seq > 2)], seq), false);
+        }
+        queue.park(&'b');
+        queue.reorder(Order::Fair);
+        assert_eq!(queue.next_user(), Some("alice".into()));
+        assert_eq!(queue.pop().map(|waiter| waiter.seq), Some(0));
+        assert_eq!(queue.next_user(), Some("bob".into()), "users take turns");
+        queue.resume(&'b');
+        assert_eq!(queue.block(&"alice".into(), clock::now()), [1, 3], "parked or not");
+        queue.unblock_all();
+        queue.reorder(Order::Fifo);
+        assert_eq!(queue.remove(2).map(|waiter| waiter.seq), Some(2), "its client leaves");
+        assert_eq!(order_of(&mut queue), [1, 3]);
     }
 
     #[test]

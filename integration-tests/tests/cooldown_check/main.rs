@@ -89,6 +89,12 @@ fn three_members_keep_every_promise_in_every_order_of_events() {
 }
 
 #[test]
+fn two_queues_of_a_member_keep_every_promise_in_every_order_of_events() {
+    must_hold(World::due(1, None).without_rare_events(), 8, 5_000);
+    must_hold(World::due(2, None).without_rare_events(), 6, 5_000);
+}
+
+#[test]
 fn sleeps_old_snapshots_repeated_messages_and_clock_changes_break_no_promise() {
     for start in [World::open, World::tripped, World::asleep, World::opened] {
         must_hold(start(2, None), 4, 2_000);
@@ -113,6 +119,13 @@ fn the_check_fails_if_a_member_does_not_report_its_cooldown() {
 #[test]
 fn the_check_fails_if_a_probe_is_lost_with_its_reply() {
     must_be_found(Defect::ProbeOfNobody, &CALM);
+}
+
+#[test]
+fn the_check_fails_if_each_queue_of_a_member_sends_the_probe() {
+    let start = World::due(1, Some(Defect::ProbeOfEachQueue)).without_rare_events();
+    let violation = search(start, 8).violation;
+    assert!(violation.is_some_and(|broken| broken.starts_with("2 probes at once")));
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub(crate) enum Defect {
     CoolingIsNotTold,
     /// The store does not know which member has the probe.
     ProbeOfNobody,
+    /// Each queue of a member sends the probe that it is granted.
+    ProbeOfEachQueue,
     /// News open a scope.
     NewsOpen,
     /// Who wakes from a long sleep sends on what it knew before.
@@ -81,6 +83,8 @@ pub(crate) enum Step {
     NewsAgain(usize),
     /// The report that a member sent last reaches the store once more.
     ReportAgain(usize),
+    /// It is the turn of a member's other queue.
+    Turn(usize),
     /// A member dies, and another takes its place.
     Crash(usize),
     /// A member is stopped: it does nothing, and what is sent to it waits.
@@ -131,9 +135,9 @@ struct Leave {
     probe: i64,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-struct Member {
-    cache: CooldownCache<Moment>,
+/// A queue of a member. It asks for one grant at a time.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Queue {
     /// A reply in flight, and the time of its request.
     reply: Option<(Granted, Moment)>,
     /// Leave that is not used yet.
@@ -143,6 +147,15 @@ struct Member {
     told: Option<(Reported, Moment)>,
     /// Whether the report in flight is the probe's.
     told_of_probe: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Member {
+    cache: CooldownCache<Moment>,
+    /// The queue whose turn it is.
+    queue: Queue,
+    /// Another queue with the same cooldown.
+    other: Queue,
     news: Vec<ScopeNews>,
     /// The latest trip of which anything that arrived here has spoken.
     heard: u64,
@@ -184,6 +197,8 @@ pub(crate) struct World {
     lost: u8,
     /// Whether messages may come twice, members may sleep, and the store may lose its time or its latest writes.
     rare: bool,
+    /// Whether each member has two queues.
+    two_queues: bool,
     /// The steps so far.
     pub(crate) story: Vec<Step>,
 }
@@ -193,11 +208,8 @@ impl World {
     pub(crate) fn open(members: usize, defect: Option<Defect>) -> Self {
         let member = Member {
             cache: CooldownCache::new(true),
-            reply: None,
-            leave: None,
-            sent: None,
-            told: None,
-            told_of_probe: false,
+            queue: Queue::default(),
+            other: Queue::default(),
             news: Vec::new(),
             heard: 0,
             contact: Contact::new(CONTACT, CONTACT),
@@ -223,6 +235,7 @@ impl World {
             forged: 0,
             lost: 0,
             rare: true,
+            two_queues: false,
             story: Vec::new(),
         }
     }
@@ -268,6 +281,14 @@ impl World {
         world
     }
 
+    /// A fleet whose cooldown has just ended. Each member has two queues, which may both ask for the probe.
+    pub(crate) fn due(members: usize, defect: Option<Defect>) -> Self {
+        let mut world = Self { two_queues: true, ..Self::tripped(members, defect) };
+        world.tick();
+        world.tick();
+        world
+    }
+
     /// The same without rare events, so that a search gets further.
     pub(crate) fn without_rare_events(self) -> Self {
         Self { rare: false, ..self }
@@ -284,22 +305,22 @@ impl World {
                 steps.push(Step::Wake(at));
                 continue;
             }
-            let may_send = member.leave.is_some_and(|leave| self.may_send(member, leave));
-            if member.reply.is_some() {
+            let may_send = member.queue.leave.is_some_and(|leave| self.may_send(member, leave));
+            if member.queue.reply.is_some() {
                 steps.push(Step::Reply(at, true));
                 if self.lost < 2 {
                     steps.push(Step::Reply(at, false));
                 }
-            } else if !may_send && member.sent.is_none() && member.told.is_none() {
+            } else if !may_send && member.queue.sent.is_none() && member.queue.told.is_none() {
                 steps.push(Step::Ask(at));
             }
             if may_send {
                 steps.push(Step::Send(at));
             }
-            if member.sent.is_some() && member.told.is_none() {
+            if member.queue.sent.is_some() && member.queue.told.is_none() {
                 steps.extend([Step::Answer(at, true), Step::Answer(at, false)]);
             }
-            if member.told.is_some() {
+            if member.queue.told.is_some() {
                 steps.push(Step::Told(at, true));
                 if self.lost < 2 {
                     steps.push(Step::Told(at, false));
@@ -316,6 +337,9 @@ impl World {
             }
             if self.crashes == 0 {
                 steps.push(Step::Crash(at));
+            }
+            if self.two_queues {
+                steps.push(Step::Turn(at));
             }
             if self.rare {
                 steps.extend(self.rare_steps_of(at, member));
@@ -359,14 +383,14 @@ impl World {
             Step::Reply(at, true) => self.reply(at)?,
             Step::Reply(at, false) => {
                 self.lost += 1;
-                self.members[at].reply = None;
+                self.members[at].queue.reply = None;
             }
             Step::Send(at) => self.send(at)?,
             Step::Answer(at, page) => opens = self.answer(at, page)?,
             Step::Told(at, true) => self.told(at),
             Step::Told(at, false) => {
                 self.lost += 1;
-                self.members[at].told = None;
+                self.members[at].queue.told = None;
                 self.members[at].report_ended();
             }
             Step::News(at, arrives) => self.news(at, arrives),
@@ -383,6 +407,7 @@ impl World {
                 }
             }
             Step::Look(at) => self.look(at),
+            Step::Turn(at) => self.members[at].turn(),
             Step::Crash(at) => {
                 self.crashes += 1;
                 let asked = Moment(self.now, 0);
@@ -480,7 +505,7 @@ impl World {
     }
 
     fn ask(&mut self, at: usize) {
-        if let Some(unused) = self.members[at].leave.take()
+        if let Some(unused) = self.members[at].queue.leave.take()
             && unused.probe != 0
         {
             self.members[at].cache.probe_ended();
@@ -522,7 +547,7 @@ impl World {
             tickets,
             local: false,
         };
-        self.members[at].reply = Some((granted, Moment(self.now, 0)));
+        self.members[at].queue.reply = Some((granted, Moment(self.now, 0)));
     }
 
     /// The state that a member sends with each call.
@@ -545,17 +570,18 @@ impl World {
     }
 
     fn reply(&mut self, at: usize) -> Result<(), String> {
-        let now = self.now;
+        let (now, each_probes) = (self.now, self.defect == Some(Defect::ProbeOfEachQueue));
         let member = &mut self.members[at];
-        let Some((granted, asked)) = member.reply.take() else { return Ok(()) };
-        member.cache.granted(&granted, asked, Moment(now, 1));
+        let Some((granted, asked)) = member.queue.reply.take() else { return Ok(()) };
+        let effect = member.cache.granted(&granted, asked, Moment(now, 1));
         member.hears_at(asked, now);
         member.hears(granted.epoch, granted.phase != Phase::Open);
-        if let Some(ticket) = granted.tickets.first() {
+        let is_theirs = granted.phase != Phase::Probe || effect.probe || each_probes;
+        if let Some(ticket) = granted.tickets.first().filter(|_| is_theirs) {
             let probe = if granted.phase == Phase::Probe { *ticket } else { 0 };
             let leave = Leave { epoch: granted.epoch, probe };
             if member.may_use(leave) {
-                member.leave = Some(leave);
+                member.queue.leave = Some(leave);
             } else if probe != 0 {
                 member.cache.probe_ended();
             }
@@ -566,8 +592,8 @@ impl World {
     fn send(&mut self, at: usize) -> Result<(), String> {
         let now = self.now;
         let member = &mut self.members[at];
-        let Some(leave) = member.leave.take() else { return Ok(()) };
-        member.sent = Some(leave);
+        let Some(leave) = member.queue.leave.take() else { return Ok(()) };
+        member.queue.sent = Some(leave);
         let Some((epoch, from, until)) = self.trip else { return Ok(()) };
         let slept_through = member.slept.is_some_and(|(begin, end)| begin <= from && from < end);
         if slept_through && member.heard < epoch && now < until && !self.forgot {
@@ -582,7 +608,7 @@ impl World {
         if leave.probe == 0 {
             return Err(format!("member {at} sends before the probe came back"));
         }
-        let probes = self.members.iter().filter_map(|member| member.sent);
+        let probes = self.members.iter().flat_map(Member::queues).filter_map(|queue| queue.sent);
         let alive = probes.filter(|sent| sent.probe > 0 && sent.probe + LEASE > now).count();
         // A flush, a crash or a forged message may cost one more.
         let most = 1 + usize::from(self.faults + self.crashes + self.forged > 0);
@@ -591,15 +617,15 @@ impl World {
 
     /// True if the response opens the scope.
     fn answer(&mut self, at: usize, page: bool) -> Result<bool, String> {
-        let Some(leave) = self.members[at].sent.take() else { return Ok(false) };
+        let Some(leave) = self.members[at].queue.sent.take() else { return Ok(false) };
         let verdict = Verdict::Forbidden;
         let block = Answer::Block { weight: 1.0, retry_after: 0, sure: true, verdict };
         let answer = if page { Answer::Ok } else { block };
         let report = Report { probe: leave.probe, ..Report::new(leave.epoch, answer) };
         let (change, reported) = self.report(at, &report)?;
         let member = &mut self.members[at];
-        member.told = Some((reported, Moment(self.now, 0)));
-        member.told_of_probe = leave.probe != 0;
+        member.queue.told = Some((reported, Moment(self.now, 0)));
+        member.queue.told_of_probe = leave.probe != 0;
         // Only a rare event needs it, and each thing to remember makes more states.
         member.report = self.rare.then_some(report);
         Ok(change == Change::Opened)
@@ -665,7 +691,7 @@ impl World {
     fn told(&mut self, at: usize) {
         let now = self.now;
         let member = &mut self.members[at];
-        let Some((reported, asked)) = member.told.take() else { return };
+        let Some((reported, asked)) = member.queue.told.take() else { return };
         member.report_ended();
         member.cache.reported(&reported, asked, Moment(now, 1));
         member.hears_at(asked, now);
@@ -726,16 +752,14 @@ impl World {
 
     /// No scope stays closed for ever, and a probe whose reply was lost is granted again.
     fn comes_back(&self) -> Result<(), String> {
-        let idle = |member: &Member| {
-            member.reply.is_none() && member.leave.is_none() && member.sent.is_none()
-        };
+        let idle = Queue::default();
         for (at, member) in self.members.iter().enumerate() {
-            if !idle(member) || member.told.is_some() || member.sleeps.is_some() {
+            if member.queues().any(|queue| *queue != idle) || member.sleeps.is_some() {
                 continue;
             }
             let mut later = self.clone();
             later.ask(at);
-            let now = later.members[at].reply.take();
+            let now = later.members[at].queue.reply.take();
             let name = name(at, self.crashes);
             if now.is_some_and(|(granted, _)| granted.tickets.is_empty())
                 && self.store.is_prober(&name)
@@ -749,7 +773,7 @@ impl World {
             later.read_clock();
             later.pass(LONG);
             later.ask(at);
-            let granted = later.members[at].reply.take();
+            let granted = later.members[at].queue.reply.take();
             if granted.is_none_or(|(granted, _)| granted.tickets.is_empty()) {
                 return Err(format!("member {at} waits for ever"));
             }
@@ -769,14 +793,22 @@ impl World {
 }
 
 impl Member {
+    fn turn(&mut self) {
+        std::mem::swap(&mut self.queue, &mut self.other);
+    }
+
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
+        [&self.queue, &self.other].into_iter()
+    }
+
     fn may_use(&self, leave: Leave) -> bool {
         allows(self.cache.word(), leave.epoch, leave.probe != 0)
     }
 
     /// Whether nothing is on its way to it.
     fn is_quiet(&self) -> bool {
-        let replies = self.reply.is_some() || self.told.is_some();
-        !replies && self.news.is_empty() && self.sleeps.is_none()
+        let replies = |queue: &Queue| queue.reply.is_some() || queue.told.is_some();
+        !self.queues().any(replies) && self.news.is_empty() && self.sleeps.is_none()
     }
 
     /// A reply to a call that was sent at `asked` has arrived.
@@ -795,7 +827,7 @@ impl Member {
 
     /// The probe, if this was it, is out no more.
     fn report_ended(&mut self) {
-        if std::mem::take(&mut self.told_of_probe) {
+        if std::mem::take(&mut self.queue.told_of_probe) {
             self.cache.probe_ended();
         }
     }
