@@ -256,7 +256,8 @@ local function named_at(scope, now)
 end
 
 local function take_report(scope, now, report, policy)
-  restore_cooldown(scope, report.epoch, 'open', now)
+  -- A report of a probe tells a store that lost its memory that the scope is closed.
+  restore_cooldown(scope, report.epoch, report.probe > 0 and 'probing' or 'open', now)
   phase_of(scope, now, policy)
   if scope.till > 0 then return report_probe(scope, now, report, policy) end
   if report.answer == 'ok' then

@@ -260,7 +260,9 @@ impl Cooldown {
     }
 
     fn take(&mut self, now: i64, report: &Report, policy: &CooldownPolicy) -> Change {
-        self.restore(KnownCooldown::open(report.epoch), now);
+        // A report of a probe tells a store that lost its memory that the scope is closed.
+        let phase = if report.probe > 0 { KnownPhase::Probing(0) } else { KnownPhase::Open };
+        self.restore(KnownCooldown { phase, ..KnownCooldown::open(report.epoch) }, now);
         // A cooldown without a probe may have ended, although no request has come yet.
         self.phase(now, policy);
         if self.until > 0 {

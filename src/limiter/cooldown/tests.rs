@@ -236,6 +236,25 @@ fn restored_state_has_no_other_effect() {
 }
 
 #[test]
+fn a_report_of_a_probe_closes_a_scope_that_the_store_forgot() {
+    let epoch = tripped().epoch;
+    for (answer, change) in [(BLOCK, Change::Tripped), (Answer::Ok, Change::Opened)] {
+        let mut forgotten = Cooldown::default();
+        let probe = Report { probe: START, ..report(epoch, answer) };
+        assert_eq!(forgotten.report(START + SECOND, &probe, &policy()), change);
+        assert!(forgotten.epoch >= epoch);
+    }
+    let mut forgotten = Cooldown::default();
+    let lost = Report { probe: START, ..report(epoch, Answer::Nothing) };
+    forgotten.report(START + SECOND, &lost, &policy());
+    assert_eq!(
+        forgotten.phase(START + SECOND, &policy()),
+        Phase::Due,
+        "the next request is a probe"
+    );
+}
+
+#[test]
 fn epochs_only_rise_despite_lost_memory_and_clock_changes() {
     let first = tripped().epoch;
     let mut forgotten = Cooldown::default();
