@@ -306,11 +306,16 @@ impl RuleSet {
 }
 
 impl Matcher {
+    /// Whether the patterns allow this host.
+    #[must_use]
+    pub fn matches_host(&self, host: &Host) -> bool {
+        self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host))
+    }
+
     /// Whether it matches a request to `target`.
     #[must_use]
     pub fn matches(&self, target: &Target) -> bool {
-        (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(&target.host)))
-            && self.matches_path(&normalise(&target.path))
+        self.matches_host(&target.host) && self.matches_path(&normalise(&target.path))
     }
 
     /// Whether it matches a path in its normal form.

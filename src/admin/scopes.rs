@@ -23,7 +23,7 @@ use crate::{
         learn::{KnownRate, RateOverride},
         policy::Split,
     },
-    rules::{Matcher, RuleSet},
+    rules::RuleSet,
     target::Host,
 };
 
@@ -157,17 +157,13 @@ fn exact(rules: &RuleSet, scope: &str) -> Result<String, Problem> {
         (Split::Domain | Split::Host | Split::Address, _) if key.is_empty() => unknown(format!(
             "the rule has several, write `{name}/KEY` as `tidegate status` shows it"
         )),
-        (Split::Host, Ok(host)) if !matches_host(&rule.matcher, &host) => {
+        (Split::Host, Ok(host)) if !rule.matcher.matches_host(&host) => {
             unknown(format!("no request to `{key}` can match the rule's hosts"))
         }
         (Split::Domain | Split::Host, Ok(host)) => Ok(format!("{name}/{}", per.key(&host))),
         (Split::Domain | Split::Host, Err(why)) => unknown(why.to_string()),
         (Split::Address, _) => Ok(scope.to_owned()),
     }
-}
-
-fn matches_host(matcher: &Matcher, host: &Host) -> bool {
-    matcher.hosts.is_empty() || matcher.hosts.iter().any(|pattern| pattern.matches(host))
 }
 
 fn part(path: &str) -> Result<ScopePart<'_>, Problem> {

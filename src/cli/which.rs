@@ -162,8 +162,7 @@ fn settings(loaded: &Loaded, rule: &Rule) -> Vec<Setting> {
 }
 
 fn why_not(rule: &Rule, target: &Target) -> &'static str {
-    let hosts = &rule.matcher.hosts;
-    if !hosts.is_empty() && !hosts.iter().any(|pattern| pattern.matches(&target.host)) {
+    if !rule.matcher.matches_host(&target.host) {
         "it is for other hosts"
     } else if target.path.is_empty() {
         "it is for some paths only, and a CONNECT has none"
