@@ -11,6 +11,7 @@ use super::{
     patterns::Patterns,
     signature::{Action, Content, Shape, Signature, SignatureError, Switches},
     text::normalised,
+    words::Words,
 };
 use crate::classify::verdict::Verdict;
 
@@ -143,6 +144,8 @@ impl Classifier {
         let unconditional_walls =
             header_index.unconditional().iter().take_while(requires_wall_shape).count();
         let strings = Strings { raw: compile(&raw)?, text: compile(&text)? };
+        // Compiled now and not for the first page: every request on that page's thread would wait meanwhile.
+        Words::builtin();
         Ok(Self { signatures, header_index, unconditional_walls, strings })
     }
 
