@@ -29,6 +29,9 @@ const MAX_EMPTY_TEXT: usize = 60;
 /// A page that only names itself has at most this many visible characters beside its title.
 const MAX_STUB_TEXT: usize = 24;
 
+/// A page that only demands a proof has at most this many visible characters.
+const MAX_DEMAND: usize = 80;
+
 /// A page with only a widget has at most this many visible characters.
 const MAX_WIDGET_TEXT: usize = 250;
 
@@ -247,6 +250,8 @@ impl<'a> FamilyMatcher<'a> {
         let is_whole = structure.has_means() || is_short || weights.names_case;
         let is_checked = weights.names_check && weights.speaks_to_visitor;
         let says_how = weights.task || weights.waits || weights.needs;
+        // A page that accuses its visitor of being a program and asks for a proof needs to say no more.
+        let says_how = says_how || weights.unusual && weights.insists;
         is_whole && (says_how || is_checked || weights.titled_check)
     }
 
@@ -307,7 +312,9 @@ impl<'a> FamilyMatcher<'a> {
     fn only_says_check(&self) -> bool {
         let weights = self.weights();
         let is_own = weights.own > 0 || weights.has_purpose || weights.explains;
-        if weights.human < 4 || is_own || self.visible > MAX_STUB_TEXT || !self.is_complete {
+        // Beside a title, a single demand may take a sentence.
+        let most = if weights.insists && weights.demands { MAX_DEMAND } else { MAX_STUB_TEXT };
+        if weights.human < 4 || is_own || self.visible > most || !self.is_complete {
             return false;
         }
         let structure = self.structure();

@@ -58,6 +58,8 @@ pub(super) struct Weights {
     pub(super) asks: bool,
     /// A known phrase asks for a proof.
     pub(super) insists: bool,
+    /// A sentence asks for a proof, and not only a phrase.
+    pub(super) demands: bool,
     /// It says how to pass the check.
     pub(super) task: bool,
     /// It mentions the visitor's browser and has no other mark of a wall.
@@ -234,6 +236,8 @@ impl Weights {
     }
 
     fn weigh_human(&mut self, page: &Page<'_>) {
+        let pairs = page.both(|said, text| said.together(Meaning::Human, Meaning::Verify, text));
+        self.demands = pairs.0.or(pairs.1).is_some();
         let asked = page.both(|said, text| {
             let pair = said.together(Meaning::Human, Meaning::Verify, text);
             earlier(pair, said.first(Meaning::Proof))
