@@ -65,7 +65,7 @@ pub(super) enum Meaning {
     Explain,
     /// An ordinary page of the site: an account, an age check, maintenance.
     Own,
-    /// A form that must be sent again, its token, or a login that failed.
+    /// A form that must be sent again, its token, a login that failed, or a request to other people.
     Input,
     /// About events that may happen, or that happened to others: news, help, a policy.
     General,

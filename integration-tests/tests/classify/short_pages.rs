@@ -110,3 +110,74 @@ fn a_limit_of_attempts_is_about_a_login() {
         ("Доступ закрыт", "Слишком много неудачных попыток. Подождите."),
     ]);
 }
+
+#[test]
+fn a_security_check_with_a_code_for_the_phone_is_a_login() {
+    assert_ordinary(&[
+        ("Verificación de seguridad", "Introduzca el código que le enviamos."),
+        ("Проверка доступа", "Введите код из СМС."),
+        ("Проверка безопасности", "Банк проверяет ваш платёж. Подождите."),
+        ("安全验证", "请输入您手机收到的验证码。"),
+        ("安全检查", "正在检查您的文件，请稍候。"),
+        ("セキュリティ確認", "メールに届いたコードを入力してください。"),
+        ("보안 확인", "받은 인증번호를 입력하세요."),
+        ("Güvenlik kontrolü", "Telefonunuza gelen kodu girin."),
+        ("Sicherheitsabfrage", "Möchten Sie den Eintrag wirklich löschen?"),
+    ]);
+}
+
+#[test]
+fn a_request_that_somebody_made_to_an_office_is_refused_by_people() {
+    assert_ordinary(&[
+        ("Request rejected", "Your refund request was rejected. Case number 12."),
+        ("Request denied", "Your visa request was denied. Reference number 12."),
+        ("Anfrage abgelehnt", "Ihre Kreditanfrage wurde abgelehnt. Vorgangsnummer 12."),
+        ("Demande refusée", "Votre demande de bourse a été rejetée. Référence 12."),
+        ("Solicitud rechazada", "Su solicitud de beca ha sido rechazada. Referencia 12."),
+        ("Solicitação negada", "Sua solicitação de crédito foi negada. Referência 12."),
+        ("Заявка отклонена", "Ваш запрос отклонён. Номер обращения 12."),
+        ("请求被拒绝", "您的退款请求被拒绝。编号 12"),
+    ]);
+}
+
+#[test]
+fn a_limit_of_votes_devices_or_comments_is_the_site_s_own() {
+    assert_ordinary(&[
+        ("Voting closed", "Too many votes from your IP address: one per household."),
+        ("Too many sessions", "You are signed in on too many devices."),
+        ("Too many attempts", "Too many wrong codes. Please wait ten minutes."),
+        ("Requests", "You made 1,204 requests this month. Limit: 10,000 requests."),
+        ("操作频繁", "您发表评论过于频繁，请稍后再试。"),
+    ]);
+}
+
+#[test]
+fn an_account_or_a_game_that_shuts_somebody_out_is_the_site_s_own() {
+    assert_ordinary(&[
+        ("Account restricted", "Your access is limited until you confirm your address."),
+        ("You are banned", "You are banned from this game server. Reason: cheating."),
+        ("Вы заблокированы", "Вы заблокированы в этом чате."),
+    ]);
+}
+
+#[test]
+fn tools_and_offers_for_owners_of_sites_ask_nobody_for_a_proof() {
+    assert_ordinary(&[
+        ("Bot protection", "Protect your website against bots with one line of code."),
+        ("Robots", "Verify that your robots.txt is correct."),
+        ("robots.txt tester", "Checking whether crawlers are allowed on a page."),
+        ("Proof of work", "Proof of work secures the blockchain."),
+        ("Verification required", "To sell here you must verify your business."),
+        ("Browser check", "Your browser is up to date."),
+        ("Firewall log", "192.0.2.7 blocked at 12:01"),
+        ("Thank you", "Thank you for confirming that you are human. Your vote was counted."),
+    ]);
+}
+
+#[test]
+fn a_wait_before_something_of_the_site_s_own_is_no_challenge() {
+    assert_ordinary(&[
+        ("Please wait...", "You are being logged out, please wait. You will be redirected."),
+        ("Just a moment", "We are preparing your download. Please wait."),
+    ]);
+}
