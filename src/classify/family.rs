@@ -227,7 +227,9 @@ impl<'a> FamilyMatcher<'a> {
         // A page with a heading but without any means to pass is an article about checks.
         let can_pass = has_means || !weights.is_headed || weights.names_case;
         let built = self.built_as_wall().saturating_sub(u32::from(!can_pass));
-        let least = 7 + 2 * u32::from(weights.has_topic);
+        // A page that says how to pass its security check is about nothing else.
+        let has_topic = weights.has_topic && !(weights.task && weights.names_check);
+        let least = 7 + 2 * u32::from(has_topic);
         let suffices = words >= 8 && built >= 1
             || words >= 4 && built >= 2 && words + built >= least
             || weights.lacks && structure.challenge && built >= 3;
@@ -274,6 +276,7 @@ impl<'a> FamilyMatcher<'a> {
         let is_widget = structure.challenge && self.visible == 0 && !structure.has_root;
         weights.has_purpose
             || weights.explains
+            || weights.is_statement() && !structure.challenge
             || weights.only_browser && !is_widget
             || self.only_mentions_check()
             || self.is_own_page()

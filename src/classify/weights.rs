@@ -235,6 +235,13 @@ impl Weights {
         weights
     }
 
+    /// Whether the page says that somebody checks a robot or a human, but asks nobody for a proof.
+    pub(super) const fn is_statement(&self) -> bool {
+        let goes_on = self.waits || self.task || self.needs;
+        let accuses = self.unusual || self.names_check || self.insists;
+        self.asks && !self.speaks_to_visitor && !goes_on && !accuses
+    }
+
     fn weigh_human(&mut self, page: &Page<'_>) {
         let pairs = page.both(|said, text| said.together(Meaning::Human, Meaning::Verify, text));
         self.demands = pairs.0.or(pairs.1).is_some();

@@ -137,6 +137,7 @@ fn a_request_that_somebody_made_to_an_office_is_refused_by_people() {
         ("Solicitação negada", "Sua solicitação de crédito foi negada. Referência 12."),
         ("Заявка отклонена", "Ваш запрос отклонён. Номер обращения 12."),
         ("请求被拒绝", "您的退款请求被拒绝。编号 12"),
+        ("Withdrawal blocked", "Your withdrawal request was blocked for security reasons."),
     ]);
 }
 
@@ -148,6 +149,10 @@ fn a_limit_of_votes_devices_or_comments_is_the_site_s_own() {
         ("Too many attempts", "Too many wrong codes. Please wait ten minutes."),
         ("Requests", "You made 1,204 requests this month. Limit: 10,000 requests."),
         ("操作频繁", "您发表评论过于频繁，请稍后再试。"),
+        ("Quota exceeded", "Your mailbox is full."),
+        ("Message limit", "You are sending messages too fast. Wait a moment."),
+        ("Zu viele Anfragen", "Unsere Antwort verspätet sich wegen zu vieler Anfragen."),
+        ("下载", "下载次数过多，请明天再试。"),
     ]);
 }
 
@@ -157,6 +162,8 @@ fn an_account_or_a_game_that_shuts_somebody_out_is_the_site_s_own() {
         ("Account restricted", "Your access is limited until you confirm your address."),
         ("You are banned", "You are banned from this game server. Reason: cheating."),
         ("Вы заблокированы", "Вы заблокированы в этом чате."),
+        ("Compte bloqué", "Votre compte a été bloqué pour des raisons de sécurité."),
+        ("Pop-up", "Your request was blocked by your pop-up blocker."),
     ]);
 }
 
@@ -180,4 +187,23 @@ fn a_wait_before_something_of_the_site_s_own_is_no_challenge() {
         ("Please wait...", "You are being logged out, please wait. You will be redirected."),
         ("Just a moment", "We are preparing your download. Please wait."),
     ]);
+}
+
+#[test]
+fn a_robot_that_checks_something_is_asked_for_no_proof() {
+    assert_ordinary(&[
+        ("Roboter", "Der Roboter prüft die Naht."),
+        ("Робот", "Робот проверяет детали."),
+        ("ロボット", "ロボットが部品を確認しています。"),
+        ("로봇", "로봇이 부품을 확인하고 있습니다."),
+    ]);
+    assert_eq!(verdicts("Check", "Verify that your visit is no bot's.")[1], Verdict::Captcha);
+}
+
+#[test]
+fn a_security_check_that_says_how_to_pass_it_needs_no_title_of_a_check() {
+    let text = "Complete the security check to access this page.";
+    assert_eq!(verdicts("One more step", text)[0], Verdict::Captcha);
+    let report = "Our complete security check of the bridge took a week.";
+    assert_eq!(verdicts("One more step", report)[0], Verdict::Ok);
 }
