@@ -300,9 +300,13 @@ impl Weights {
     }
 
     fn weigh_too_many(&mut self, page: &Page<'_>) {
+        // A visitor who is not refused may be told about too many of anything.
+        let is_refused = page.has(Meaning::Refuse) || page.has(Meaning::Banned);
         let (title, text) = page.both(|said, text| {
-            let pair = said.together(Meaning::Many, Meaning::Request, text);
-            earlier(pair, said.first(Meaning::TooMany))
+            let request = said.together(Meaning::Many, Meaning::Request, text);
+            let visitor =
+                is_refused.then(|| said.together(Meaning::Many, Meaning::Refused, text)).flatten();
+            earlier(earlier(request, visitor), said.first(Meaning::TooMany))
         });
         self.titled_too_many = title.is_some();
         self.too_many = 4 * u32::from(title.is_some()) + page.at(text, 4, 3);
@@ -316,8 +320,9 @@ impl Weights {
 
     fn weigh_refusal(&mut self, page: &Page<'_>) {
         let (title, text) = page.both(|said, text| {
-            let pair = said.together(Meaning::Refuse, Meaning::Request, text);
-            earlier(pair, said.first(Meaning::Denied))
+            let request = said.together(Meaning::Refuse, Meaning::Request, text);
+            let visitor = said.together(Meaning::Refuse, Meaning::Refused, text);
+            earlier(earlier(request, visitor), said.first(Meaning::Denied))
         });
         if title.or(text).is_none() {
             return;

@@ -57,6 +57,8 @@ pub(super) enum Meaning {
     Refuse,
     /// The object of a refusal or a count.
     Request,
+    /// The visitor as the object of a refusal.
+    Refused,
     /// Too much.
     Many,
     /// In a title: the purpose of an ordinary page.

@@ -207,3 +207,31 @@ fn a_security_check_that_says_how_to_pass_it_needs_no_title_of_a_check() {
     let report = "Our complete security check of the bridge took a week.";
     assert_eq!(verdicts("One more step", report)[0], Verdict::Ok);
 }
+
+#[test]
+fn too_many_of_something_else_than_requests_is_no_limit() {
+    assert_ordinary(&[
+        ("Stream limit", "You are watching on too many screens."),
+        ("Basket", "You have been choosing too many vouchers."),
+    ]);
+    let refusal = "You were too fast and are blocked for a while. Try again later.";
+    assert_eq!(verdicts("Too fast", refusal)[0], Verdict::RateLimited);
+}
+
+#[test]
+fn a_service_that_looks_an_address_up_refuses_nobody() {
+    assert_ordinary(&[
+        ("Look-up", "Your IP 192.0.2.7 is not blocked by our firewall."),
+        ("Look-up", "Your IP 192.0.2.7 was blocked after five tries. It is unblocked now."),
+        ("Site audit", "4 pages return 403 Forbidden. Your firewall may block our crawler."),
+    ]);
+}
+
+#[test]
+fn terms_and_a_question_before_a_post_are_the_site_s_own() {
+    assert_ordinary(&[
+        ("Terms", "Automated access to this site is not permitted. You may not copy it."),
+        ("Anti-spam", "To stop bots, please answer this question before you post: 3 + 4?"),
+        ("Board", "You have been blocked by a moderator. Your posts are hidden."),
+    ]);
+}
