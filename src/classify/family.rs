@@ -219,8 +219,9 @@ impl<'a> FamilyMatcher<'a> {
             return if self.is_form_of_site() { Fit::Partial } else { Fit::Full };
         }
         let structure = self.structure();
-        // A form with only a widget asks as well.
-        let widget = structure.challenge && structure.forms > 0 && structure.fields == 0;
+        // A form with only a widget asks as well, and so does a widget alone.
+        let is_alone = structure.forms > 0 || self.visible <= MAX_STUB_TEXT;
+        let widget = structure.challenge && is_alone && structure.fields == 0;
         let words = weights.human + u32::from(widget);
         let words = words.saturating_sub(2 * u32::try_from(weights.own).unwrap_or(9));
         let has_means = structure.has_means() || structure.challenge || structure.refresh;

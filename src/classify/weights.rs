@@ -58,7 +58,7 @@ pub(super) struct Weights {
     pub(super) asks: bool,
     /// A known phrase asks for a proof.
     pub(super) insists: bool,
-    /// A sentence asks for a proof, and not only a phrase.
+    /// A sentence asks for a proof, and not only a phrase. The text asks no question.
     pub(super) demands: bool,
     /// It says how to pass the check.
     pub(super) task: bool,
@@ -244,7 +244,7 @@ impl Weights {
 
     fn weigh_human(&mut self, page: &Page<'_>) {
         let pairs = page.both(|said, text| said.together(Meaning::Human, Meaning::Verify, text));
-        self.demands = pairs.0.or(pairs.1).is_some();
+        self.demands = pairs.0.or(pairs.1).is_some() && !is_question(page.text);
         let asked = page.both(|said, text| {
             let pair = said.together(Meaning::Human, Meaning::Verify, text);
             earlier(pair, said.first(Meaning::Proof))

@@ -51,7 +51,8 @@ fn a_page_whose_only_sentence_demands_a_proof_is_a_check() {
     // Without the demand, or with more to read, it is only about checks.
     let long = "Confirm that you are a human. Our robots stay at home today, as they do each week, \
         while we paint the hall.";
-    for text in ["Are you human? No robots here, and no fees.", long] {
+    let question = "Vase. Verify that you are human? Read about our checkout.";
+    for text in ["Are you human? No robots here, and no fees.", long, question] {
         assert_eq!(verdicts("Gallery", text)[0], Verdict::Ok, "{text}");
     }
 }
@@ -108,6 +109,10 @@ fn a_limit_of_attempts_is_about_a_login() {
         ("Zugriff gesperrt", "Zu viele Anmeldeversuche. Bitte warten."),
         ("Acesso bloqueado", "Muitas tentativas de login. Aguarde."),
         ("Доступ закрыт", "Слишком много неудачных попыток. Подождите."),
+        (
+            "Accès bloqué",
+            "Trop de tentatives de connexion : votre accès est bloqué pour des raisons de sécurité.",
+        ),
     ]);
 }
 
@@ -176,6 +181,8 @@ fn tools_and_offers_for_owners_of_sites_ask_nobody_for_a_proof() {
         ("Proof of work", "Proof of work secures the blockchain."),
         ("Verification required", "To sell here you must verify your business."),
         ("Browser check", "Your browser is up to date."),
+        ("Browser check", "Please turn on JavaScript or use another web browser."),
+        ("Проверка безопасности устройства", "Этот инструмент показывает, что видно о браузере."),
         ("Firewall log", "192.0.2.7 blocked at 12:01"),
         ("Thank you", "Thank you for confirming that you are human. Your vote was counted."),
     ]);
@@ -234,4 +241,13 @@ fn terms_and_a_question_before_a_post_are_the_site_s_own() {
         ("Anti-spam", "To stop bots, please answer this question before you post: 3 + 4?"),
         ("Board", "You have been blocked by a moderator. Your posts are hidden."),
     ]);
+}
+
+#[test]
+fn a_widget_alone_under_the_title_of_a_security_check_is_a_check() {
+    let widget =
+        |text| format!("<title>Security Check</title><p>{text}</p><div id=captcha_box></div>");
+    assert_eq!(page(200, &widget("Please verify")).verdict(), Verdict::Captcha);
+    let report = "We looked at every door and window of the house. All of them were closed.";
+    assert_eq!(page(200, &widget(report)).verdict(), Verdict::Ok);
 }
