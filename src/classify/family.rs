@@ -29,6 +29,9 @@ const MAX_EMPTY_TEXT: usize = 60;
 /// A page that only names itself has at most this many visible characters beside its title.
 const MAX_STUB_TEXT: usize = 24;
 
+/// A page that only demands a proof has at most this many visible characters.
+const MAX_DEMAND: usize = 80;
+
 /// A page with only a widget has at most this many visible characters.
 const MAX_WIDGET_TEXT: usize = 250;
 
@@ -216,15 +219,18 @@ impl<'a> FamilyMatcher<'a> {
             return if self.is_form_of_site() { Fit::Partial } else { Fit::Full };
         }
         let structure = self.structure();
-        // A form with only a widget asks as well.
-        let widget = structure.challenge && structure.forms > 0 && structure.fields == 0;
+        // A form with only a widget asks as well, and so does a widget alone.
+        let is_alone = structure.forms > 0 || self.visible <= MAX_STUB_TEXT;
+        let widget = structure.challenge && is_alone && structure.fields == 0;
         let words = weights.human + u32::from(widget);
         let words = words.saturating_sub(2 * u32::try_from(weights.own).unwrap_or(9));
         let has_means = structure.has_means() || structure.challenge || structure.refresh;
         // A page with a heading but without any means to pass is an article about checks.
         let can_pass = has_means || !weights.is_headed || weights.names_case;
         let built = self.built_as_wall().saturating_sub(u32::from(!can_pass));
-        let least = 7 + 2 * u32::from(weights.has_topic);
+        // A page that says how to pass its security check is about nothing else.
+        let has_topic = weights.has_topic && !(weights.task && weights.names_check);
+        let least = 7 + 2 * u32::from(has_topic);
         let suffices = words >= 8 && built >= 1
             || words >= 4 && built >= 2 && words + built >= least
             || weights.lacks && structure.challenge && built >= 3;
@@ -247,6 +253,8 @@ impl<'a> FamilyMatcher<'a> {
         let is_whole = structure.has_means() || is_short || weights.names_case;
         let is_checked = weights.names_check && weights.speaks_to_visitor;
         let says_how = weights.task || weights.waits || weights.needs;
+        // A page that accuses its visitor of being a program and asks for a proof needs to say no more.
+        let says_how = says_how || weights.unusual && weights.insists;
         is_whole && (says_how || is_checked || weights.titled_check)
     }
 
@@ -269,6 +277,7 @@ impl<'a> FamilyMatcher<'a> {
         let is_widget = structure.challenge && self.visible == 0 && !structure.has_root;
         weights.has_purpose
             || weights.explains
+            || weights.is_statement() && !structure.challenge
             || weights.only_browser && !is_widget
             || self.only_mentions_check()
             || self.is_own_page()
@@ -307,7 +316,9 @@ impl<'a> FamilyMatcher<'a> {
     fn only_says_check(&self) -> bool {
         let weights = self.weights();
         let is_own = weights.own > 0 || weights.has_purpose || weights.explains;
-        if weights.human < 4 || is_own || self.visible > MAX_STUB_TEXT || !self.is_complete {
+        // Beside a title, a single demand may take a sentence.
+        let most = if weights.insists && weights.demands { MAX_DEMAND } else { MAX_STUB_TEXT };
+        if weights.human < 4 || is_own || self.visible > most || !self.is_complete {
             return false;
         }
         let structure = self.structure();

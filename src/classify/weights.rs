@@ -58,6 +58,8 @@ pub(super) struct Weights {
     pub(super) asks: bool,
     /// A known phrase asks for a proof.
     pub(super) insists: bool,
+    /// A sentence asks for a proof, and not only a phrase. The text asks no question.
+    pub(super) demands: bool,
     /// It says how to pass the check.
     pub(super) task: bool,
     /// It mentions the visitor's browser and has no other mark of a wall.
@@ -233,7 +235,16 @@ impl Weights {
         weights
     }
 
+    /// Whether the page says that somebody checks a robot or a human, but asks nobody for a proof.
+    pub(super) const fn is_statement(&self) -> bool {
+        let goes_on = self.waits || self.task || self.needs;
+        let accuses = self.unusual || self.names_check || self.insists;
+        self.asks && !self.speaks_to_visitor && !goes_on && !accuses
+    }
+
     fn weigh_human(&mut self, page: &Page<'_>) {
+        let pairs = page.both(|said, text| said.together(Meaning::Human, Meaning::Verify, text));
+        self.demands = pairs.0.or(pairs.1).is_some() && !is_question(page.text);
         let asked = page.both(|said, text| {
             let pair = said.together(Meaning::Human, Meaning::Verify, text);
             earlier(pair, said.first(Meaning::Proof))
@@ -289,9 +300,13 @@ impl Weights {
     }
 
     fn weigh_too_many(&mut self, page: &Page<'_>) {
+        // A visitor who is not refused may be told about too many of anything.
+        let is_refused = page.has(Meaning::Refuse) || page.has(Meaning::Banned);
         let (title, text) = page.both(|said, text| {
-            let pair = said.together(Meaning::Many, Meaning::Request, text);
-            earlier(pair, said.first(Meaning::TooMany))
+            let request = said.together(Meaning::Many, Meaning::Request, text);
+            let visitor =
+                is_refused.then(|| said.together(Meaning::Many, Meaning::Refused, text)).flatten();
+            earlier(earlier(request, visitor), said.first(Meaning::TooMany))
         });
         self.titled_too_many = title.is_some();
         self.too_many = 4 * u32::from(title.is_some()) + page.at(text, 4, 3);
@@ -305,8 +320,9 @@ impl Weights {
 
     fn weigh_refusal(&mut self, page: &Page<'_>) {
         let (title, text) = page.both(|said, text| {
-            let pair = said.together(Meaning::Refuse, Meaning::Request, text);
-            earlier(pair, said.first(Meaning::Denied))
+            let request = said.together(Meaning::Refuse, Meaning::Request, text);
+            let visitor = said.together(Meaning::Refuse, Meaning::Refused, text);
+            earlier(earlier(request, visitor), said.first(Meaning::Denied))
         });
         if title.or(text).is_none() {
             return;

@@ -57,6 +57,8 @@ pub(super) enum Meaning {
     Refuse,
     /// The object of a refusal or a count.
     Request,
+    /// The visitor as the object of a refusal.
+    Refused,
     /// Too much.
     Many,
     /// In a title: the purpose of an ordinary page.
@@ -65,7 +67,7 @@ pub(super) enum Meaning {
     Explain,
     /// An ordinary page of the site: an account, an age check, maintenance.
     Own,
-    /// A form that must be sent again, its token, or a login that failed.
+    /// A form that must be sent again, its token, a login that failed, or a request to other people.
     Input,
     /// About events that may happen, or that happened to others: news, help, a policy.
     General,

@@ -12,6 +12,7 @@ mod fresh;
 mod heads;
 mod mutations;
 mod pages;
+mod short_pages;
 mod stubs;
 mod unseen;
 
