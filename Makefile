@@ -7,6 +7,8 @@ SECONDS ?= 60
 PACKAGE_PROFILE ?= dist
 # Tests that look at when requests reach a site go before other work on the machine, if this user may ask for that.
 FIRST := $(shell [ "$$(nice -n -10 nice 2>/dev/null)" = -10 ] && echo nice -n -10)
+# Most tests wait, for a process or a clock.
+export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 FROM ?= target
 IMAGE ?= tidegate
 DOCKER ?= docker

@@ -116,6 +116,7 @@ async fn a_higher_limit_applies_at_once_and_a_lower_one_interrupts_nothing() {
     })
     .await;
     shows(&member, 4, 1).await;
+    wait_until("four are at the site", SOON, async || site.count() == 4).await;
     site.release();
     for request in requests {
         assert_eq!(request.await.expect("it ends"), 200);
@@ -205,6 +206,7 @@ async fn a_request_from_before_a_limit_frees_no_slot_of_it() {
     })
     .await;
     shows(&member, 1, 1).await;
+    wait_until("one of the others is at the site", SOON, async || site.count() > 1).await;
     assert_eq!(site.count(), 2, "one of the others waits");
     site.release();
     for other in others {
@@ -264,6 +266,7 @@ async fn without_its_store_a_fleet_divides_the_slots() {
     for member in &fleet {
         shows(member, 2, 2).await;
     }
+    wait_until("four are at the site", SOON, async || site.count() == 4).await;
     site.release();
     for request in requests {
         assert_eq!(request.await.expect("it ends"), 200);
