@@ -21,7 +21,8 @@ for n = 1, #KEY.scope do
     observe_bucket(bucket, now, limits)
     limits.probes = phase ~= 'open'
     local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1,
-      named = own and named_at(scope, now) or nil, load = LOAD.strain(own and scope.load or '') }
+      blocks = own and scope.blocks or 0, named = own and named_at(scope, now) or nil,
+      load = LOAD.strain(own and scope.load or '') }
     set_pace(bucket, now, limits, learn, news, known, scope.shares)
     fill_by(bucket, now, limits)
     if own then restart_bucket(bucket, scope.opened, limits) end

@@ -6,17 +6,18 @@
 -- row), seen (latest reading of the clock), named (the rate that the site announces, tokens per second, 0 = none) and
 -- truth (when that rate expires), since (when the cooldown with the failed probes began), enough (length of the
 -- previous long ban, 0 = unknown), wary (how often the length that worked must work before a shorter one is tried),
--- repeats (how often it must still work), erring (when the latest error leaves its window, 0 = there was none).
+-- repeats (how often it must still work), blocks (how many blocks tripped the latest cooldown), erring (when the latest
+-- error leaves its window, 0 = there was none).
 -- Texts: prober (the member that holds the probe, empty = unknown), recent (last verdicts, a block's letter or 0),
 -- kinds (letters of the streak), cause (of the latest trip: streak ratio retry_after probe silence hopeless site_limit
 -- errors hand), blamed (letters of the blocks that tripped it), shares (lib/shares.lua), errors (lib/errors.lua), load
 -- (lib/load.lua).
 
 -- The first COOLDOWN_NUMBERS fields are numbers; the others are texts.
-local COOLDOWN_NUMBERS = 20
+local COOLDOWN_NUMBERS = 21
 local COOLDOWN_FIELDS = {
   'ep', 'till', 'probe', 'lease', 'opened', 'streak', 'last', 'sure', 'peak', 'len', 'suf', 'failed', 'seen',
-  'named', 'truth', 'erring', 'since', 'enough', 'wary', 'repeats',
+  'named', 'truth', 'erring', 'since', 'enough', 'wary', 'repeats', 'blocks',
   'prober', 'recent', 'kinds', 'cause', 'blamed', 'shares', 'errors', 'load',
 }
 
@@ -125,11 +126,11 @@ end
 
 local function trip_cooldown(scope, now, length, cause)
   scope.ep, scope.till, scope.len = next_epoch(scope, now), now + length, length
-  if scope.failed == 0 then scope.since = now end
   end_probe(scope)
   scope.cause, scope.peak, scope.blamed = cause, scope.streak, string.gsub(scope.kinds, 'a', 'b')
   if cause == 'ratio' then scope.blamed = string.gsub(scope.recent, '0', '') end
   if cause == 'hand' or is_pause(cause) then scope.blamed = '' end
+  if scope.failed == 0 then scope.since, scope.blocks = now, #scope.blamed end
   forget_streak(scope)
   if not is_pause(cause) then trip_shares(scope.shares) end
   scope.recent = ''

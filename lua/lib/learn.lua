@@ -114,11 +114,11 @@ function WALL.further(took)
 end
 
 -- The limit after a ban, in tokens per second; nil = the ban was short, or the counts show no limit.
-function WALL.trip(learned, ban, rate, first)
+function WALL.trip(learned, blocks, ban, rate, first)
   local sent, most, trips, window = learned.flowed, learned.most, learned.trips, nil
   learned.flowed = 1
   if sent <= 0 then return nil end
-  local passed = math.max(sent - CONST.WALL_REQUESTS - rate * CONST.WALL_SECONDS, sent / 2)
+  local passed = math.max(sent - 1 - blocks - rate * CONST.WALL_IN_FLIGHT, sent / 2)
   local took = passed / rate * 1e6
   local known = most > 0 and passed <= most * CONST.WALL_LONGER
   local failed = learned.guessed == 1 and took <= learned.window * CONST.WALL_FURTHER
@@ -163,7 +163,7 @@ local function learn_trip(learned, last, news, shares, learn)
   local long = length >= CONST.WALL_LONG
   local longest = long and CONST.WALL_LONGEST or CONST.LEARN_LONGEST
   local worth = math.min(math.max(length * (long and CONST.WALL_WORTH or CONST.LEARN_WORTH), learn.patience), longest)
-  local limit = WALL.trip(learned, length, rate, mark <= 0)
+  local limit = WALL.trip(learned, news.blocks, length, rate, mark <= 0)
   if news.blocked <= learned.seen then limit = nil end
   local eased = learned.changed == learned.blocked and learned.changed > learned.seen
     and at - learned.changed < CONST.LEARN_HOLD and carried(learned, at) >= learned.mark

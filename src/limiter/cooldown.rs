@@ -82,6 +82,8 @@ pub struct Cooldown {
     pub blamed: String,
     /// The streak that tripped it.
     pub peak: f64,
+    /// How many blocks tripped it, without those of its probes.
+    pub blocks: u32,
     /// Length of the latest cooldown.
     pub length: i64,
     /// The length that last worked, if it had to grow; 0 = the usual one did.
@@ -320,9 +322,6 @@ impl Cooldown {
         self.epoch = self.next_epoch(now);
         self.until = now + length;
         self.length = length;
-        if self.failed == 0 {
-            self.since = now;
-        }
         self.end_probe();
         self.cause = Some(cause);
         self.peak = self.streak;
@@ -333,6 +332,10 @@ impl Cooldown {
                 self.kinds.replace(Verdict::Ok.letter(), &Verdict::Forbidden.letter().to_string())
             }
         };
+        if self.failed == 0 {
+            self.since = now;
+            self.blocks = u32::try_from(self.blamed.len()).unwrap_or(u32::MAX);
+        }
         self.forget_streak();
         if !cause.is_pause() {
             self.shares.tripped();

@@ -55,6 +55,8 @@ pub struct News {
     pub blocked: i64,
     /// Whether that block was a sure sign (a vendor's challenge, a 429) rather than a plain refusal.
     pub sure: bool,
+    /// How many blocks tripped the latest cooldown.
+    pub blocks: u32,
     /// Whether it is cooling now.
     pub closed: bool,
     /// The rate that the site itself announces, in tokens per second. The learned rate does not exceed it.
@@ -349,7 +351,7 @@ impl Learned {
         let (worth, longest) = Wall::patience(length, (WORTH, LONGEST));
         let worth = worth.max(learn.patience).min(longest);
         let by_block = news.blocked > self.seen;
-        let limit = self.wall.trip(rate, length, mark <= 0.0).filter(|_| by_block);
+        let limit = self.wall.trip(rate, news.blocks, length, mark <= 0.0).filter(|_| by_block);
         // The first of these blocks has already ended the try.
         let eased = self.changed == self.blocked
             && self.changed > self.seen

@@ -341,6 +341,7 @@ fn news(state: &Cooldown, now: i64) -> News {
         opened: state.opened,
         blocked: state.last_block,
         sure: state.sure,
+        blocks: state.blocks,
         closed: state.until > 0,
         named: state.named_at(now),
         load: state.load.strain,

@@ -57,6 +57,10 @@ fn three_blocks_in_a_row_trip_and_one_ok_resets() {
     assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Streak);
     assert_eq!(scope.report(START, &report(0, BLOCK), &policy()), Change::Tripped);
     assert_eq!(scope.phase(START, &policy()), Phase::Cooling(START + 45 * SECOND));
+    assert_eq!(scope.blocks, 3);
+    let now = scope.until;
+    scope.report(now, &Report { probe: now, ..report(scope.epoch, BLOCK) }, &policy());
+    assert_eq!((scope.failed, scope.blocks), (1, 3), "a blocked probe tripped nothing");
 }
 
 #[test]

@@ -34,8 +34,8 @@ pub(crate) const ROUND: [i64; 10] = [
 pub(crate) const LONGER: f64 = 1.15;
 /// If no round window is near after a failed guess, the rate is still too high by about this factor.
 pub(crate) const FURTHER: f64 = 2.5 * KEPT;
-/// Requests that were blocked or in flight at a trip: this many, plus those of this many seconds.
-pub(crate) const UNDER_WAY: (f64, f64) = (4.0, 0.5);
+/// Requests of this many seconds were in flight at a trip.
+pub(crate) const IN_FLIGHT: f64 = 0.5;
 
 /// A site's limit per window, as bans have shown it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -98,16 +98,15 @@ impl Wall {
         }
     }
 
-    /// Takes a trip at `rate` into account. `first`: no limit had been met. Returns the limit in tokens per second if
-    /// the ban was long and the counts show a limit.
-    pub(super) fn trip(&mut self, rate: f64, ban: i64, first: bool) -> Option<f64> {
+    /// Takes a trip at `rate` after this many `blocks` into account. `first`: no limit had been met. Returns the limit in
+    /// tokens per second if the ban was long and the counts show a limit.
+    pub(super) fn trip(&mut self, rate: f64, blocks: u32, ban: i64, first: bool) -> Option<f64> {
         let Self { sent, most, window, trips, .. } = *self;
         if sent <= 0.0 {
             self.sent = 1.0;
             return None;
         }
-        let (requests, seconds) = UNDER_WAY;
-        let passed = (sent - requests - rate * seconds).max(sent / 2.0);
+        let passed = (sent - 1.0 - f64::from(blocks) - rate * IN_FLIGHT).max(sent / 2.0);
         let took = passed / rate * 1e6;
         let known = most > 0.0 && passed <= most * LONGER;
         // A token bucket lets more through than the guess, but only for a short time.
