@@ -359,6 +359,12 @@ impl Backend {
         self.shared().is_some_and(|shared| shared.knows_no_share())
     }
 
+    /// Whether the store is away, and the rule file says `closed`.
+    #[must_use]
+    pub fn refuses(&self) -> bool {
+        self.shared().is_some_and(|shared| shared.enforced() == Enforced::Refuses)
+    }
+
     /// Whether this member receives no trips of other members. Then it asks instead.
     #[must_use]
     pub fn is_deaf(&self) -> bool {

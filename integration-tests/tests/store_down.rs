@@ -158,6 +158,41 @@ async fn closed_refuses_until_it_is_back() {
 }
 
 #[tokio::test]
+async fn closed_refuses_also_those_that_wait_behind_a_ticket_and_a_reload_voids_that_ticket() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let rule = |rate: &str| {
+        rules(&format!("rate: {rate}, burst: 1, learn: false, max_wait: 2h"), &redis, "closed")
+    };
+    let (old, new) = (rule("1/h"), rule("20/s"));
+    let member = Member::start(&old).await;
+    member.store_is(true).await;
+    let (proxy, url) = (member.proxy(), site.url("/"));
+    assert_eq!(get(proxy, &url).await.status, 200);
+    let at = || redis.command(&["HGET", "tidegate:{default}:b:", "at"]);
+    let before = at();
+    let held = tokio::spawn(status(proxy, url.clone()));
+    wait_until("it has a ticket in an hour", SOON, async || at() != before).await;
+    redis.freeze();
+    member.store_is(false).await;
+    let behind = tokio::spawn(status(proxy, url.clone()));
+    wait_until("it is refused", SOON, async || behind.is_finished()).await;
+    assert_eq!(behind.await.expect("it ends"), 503);
+    assert_eq!(held.await.expect("it ends"), 503);
+    redis.thaw();
+    member.store_is(true).await;
+    member.rewrite(&new);
+    wait_until("the new rate is in force", SOON, async || {
+        (member.metric("tidegate_rate_limit", &[]).await - 20.0).abs() < 1e-9
+    })
+    .await;
+    for n in 0..3 {
+        let next = tokio::spawn(status(proxy, url.clone()));
+        wait_until("it goes at the new rate", SOON, async || next.is_finished()).await;
+        assert_eq!(next.await.expect("it ends"), 200, "request {n}");
+    }
+}
+
+#[tokio::test]
 async fn a_cooldown_in_force_stays_in_force_and_returns_to_a_redis_that_forgot_it() {
     let (mut redis, site) = (Redis::start(), Site::start());
     let keys = "rate: 100/s, burst: 10, cooldown: {after: 1, for: 4s, probe: false, ramp: 0s}";

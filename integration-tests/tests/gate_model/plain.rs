@@ -57,6 +57,9 @@ impl Plain {
     pub(crate) fn void(&mut self, now: i64) {
         if self.voided_for.as_ref() != Some(&self.limits) {
             self.voided_for = Some(self.limits.clone());
+            if self.latest() <= now {
+                return;
+            }
             // Their cost under the old limits is unknown.
             self.free.clear();
             self.history.retain(|(at, _)| *at <= now);

@@ -73,7 +73,7 @@ impl BucketQueue {
     }
 
     /// The limits have changed. Requests that wait for a time under the old limits, perhaps an hour away, get a new
-    /// time. The bucket of such a rule is empty, so no saved tokens are lost.
+    /// time. The store voids the tickets that it has handed out ahead, also those of requests that are gone.
     pub(super) fn forget_old_limits(
         &self,
         state: &mut State,
@@ -83,8 +83,8 @@ impl BucketQueue {
         let mut tickets = std::mem::take(&mut state.tickets);
         let later = tickets.split_off(tickets.partition_point(|ticket| ticket.at <= now));
         state.tickets = tickets;
-        let waits = state.come_back.take().is_some_and(|at| at > now);
-        state.start_over |= waits || !later.is_empty() || !state.returned.is_empty();
+        state.come_back = None;
+        state.start_over = true;
         // The store would refund the new cost.
         for ticket in later.into_iter().filter(|_| old.cost == new.cost) {
             self.void(state, new, ticket);

@@ -212,6 +212,10 @@ impl BucketQueue {
         if state.waiting(now) == 0 || limits.is_unlimited() || state.asking.iter().any(asks) {
             return None;
         }
+        // Nobody waits for a ticket that the store cannot grant: the failed call refuses the requests.
+        if self.shared.store.refuses() {
+            return Some(now);
+        }
         if state.tickets.is_empty() {
             return Some(state.come_back.unwrap_or(now));
         }
