@@ -79,7 +79,8 @@ local function take()
       end
       if voids then
         local all = { ARG.limits_rate, ARG.limits_burst, ARG.limits_cost, ARG.limits_quotas }
-        void_bucket(bucket, now, limits, table.concat(all, '|'))
+        -- Other members use the tickets that they hold until their own reloads.
+        void_bucket(bucket, fleet > 1 and now + CONST.HORIZON or now, limits, table.concat(all, '|'))
       end
       if drains or ARG.windows ~= '' or ARG.latest ~= '' then bucket.unknown_until = nil end
       bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)
@@ -153,7 +154,6 @@ local function take()
       if user then save_bucket(KEY.user, user, now, own_limits) end
     end
     if phase == 'due' then
-      phase = 'probing'
       local lease = tonumber(ARG.lease)
       if again then
         tickets[1] = lend_again(scope, now, lease)

@@ -122,6 +122,8 @@ pub enum Phase {
     Cooling,
     /// A probe is out.
     Probing,
+    /// The next request is the probe, but there is no ticket for it in time.
+    Due,
     /// The ticket in this reply is the probe.
     Probe,
 }

@@ -133,15 +133,13 @@ local function drain_bucket(bucket, moment, limits)
   bucket.at, bucket.tokens, bucket.returned = moment, math.min(bucket.tokens, 0), {}
 end
 
--- After a change of the limits, voids the tickets handed out ahead, once. Each member calls this at its own reload.
+-- After a change of the limits, voids the tickets handed out after `from`, once. Each member calls this at its own reload.
 -- Tickets under the new limits stay valid. What a returned ticket cost under the old limits is unknown. A bucket without
--- tickets ahead keeps its tokens.
-local function void_bucket(bucket, now, limits, all)
+-- such tickets keeps its tokens.
+local function void_bucket(bucket, from, limits, all)
   if bucket.limits == all then return end
-  bucket.limits = all
-  if bucket.at <= now then return end
-  bucket.returned = {}
-  drain_bucket(bucket, now, limits)
+  bucket.limits, bucket.returned = all, {}
+  if bucket.at > from then drain_bucket(bucket, from, limits) end
 end
 
 local function restart_bucket(bucket, opened, limits)

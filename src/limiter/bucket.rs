@@ -202,8 +202,8 @@ impl Bucket {
         // How the rate is learned does not matter here.
         let limits = Limits { learn: None, ..limits.clone() };
         if self.voided_for.as_ref() != Some(&limits) {
+            self.returned.clear();
             if self.at > now {
-                self.returned.clear();
                 self.drain(now, &limits);
             }
             self.voided_for = Some(limits);

@@ -57,11 +57,11 @@ impl Plain {
     pub(crate) fn void(&mut self, now: i64) {
         if self.voided_for.as_ref() != Some(&self.limits) {
             self.voided_for = Some(self.limits.clone());
+            // Their cost under the old limits is unknown.
+            self.free.clear();
             if self.latest() <= now {
                 return;
             }
-            // Their cost under the old limits is unknown.
-            self.free.clear();
             self.history.retain(|(at, _)| *at <= now);
             self.note_limits(now);
             self.empty(now);

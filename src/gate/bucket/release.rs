@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    ActiveScope, BucketQueue, CachedPhase, Entry, Grant, Outcome, RefusalReason, State, Ticket,
-    Waiter,
-};
+use super::{ActiveScope, BucketQueue, Entry, Grant, Outcome, State, Ticket, Waiter};
 use crate::{
     gate::{bucket::users, reports},
     limiter::{
@@ -30,17 +27,18 @@ impl BucketQueue {
         open.iter().for_each(|scope| state.queue.resume(scope));
     }
 
-    /// Parks or resumes one scope. Requests that cannot wait for the end of a cooldown are refused.
+    /// Parks or resumes one scope. Requests that cannot wait for the end of a cooldown, or for the ticket of its probe,
+    /// are refused.
     pub(super) fn settle(&self, state: &mut State, scope: &Arc<ActiveScope>, now: Instant) {
         if scope.usable_epoch().is_some() {
             state.queue.resume(scope);
             return;
         }
         state.queue.park(scope);
-        if let CachedPhase::Cooling(until) = scope.confirmed() {
+        if let Some((until, why)) = self.closed_until(scope) {
             for waiter in state.queue.take_hopeless(scope, until) {
                 let wait = until.saturating_duration_since(now);
-                waiter.sender.send(Outcome::Refused(RefusalReason::Cooldown, Some(wait))).ok();
+                waiter.sender.send(Outcome::Refused(why, Some(wait))).ok();
             }
         }
     }
