@@ -129,6 +129,37 @@ async fn tickets_of_the_old_rate_are_void_if_the_store_returns_after_a_reload() 
 }
 
 #[tokio::test]
+async fn a_cooldown_that_has_ended_does_not_come_back_with_an_old_snapshot() {
+    let (mut redis, site) = (Redis::start(), Site::start());
+    let keys = "rate: 100/s, burst: 10, cooldown: {after: 1, for: 1s, ramp: 0s}";
+    let fleet = Member::fleet(2, &rules(keys, &redis, "local")).await;
+    for member in &fleet {
+        member.knows_of(2).await;
+    }
+    let till = |redis: &Redis| redis.command(&["HGET", "tidegate:{default}:c:", "till"]);
+    site.on("/wall", Page::Forbidden);
+    get(fleet[0].proxy(), &site.url("/wall")).await;
+    assert_eq!(redis.command(&["SAVE"]), "+OK\r\n");
+    let before = till(&redis);
+    for member in &fleet {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    redis.kill();
+    for member in &fleet {
+        member.store_is(false).await;
+    }
+    redis.restart();
+    assert_eq!(till(&redis), before, "it has the old state");
+    for member in &fleet {
+        member.store_is(true).await;
+    }
+    for member in &fleet {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    assert_eq!(till(&redis), "$1\r\n0\r\n", "it is open again");
+}
+
+#[tokio::test]
 async fn open_mode_sends_requests() {
     let (mut redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 30/m, burst: 1", &redis, "open")).await;

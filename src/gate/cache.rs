@@ -117,7 +117,7 @@ impl<T: Moment> CooldownCache<T> {
             {
                 KnownPhase::Open
             }
-            CachedPhase::Open => KnownPhase::Open,
+            CachedPhase::Open => KnownPhase::Opened,
             CachedPhase::Cooling(end) => KnownPhase::Cooling(now.until(end)),
             CachedPhase::Probing(end) => KnownPhase::Probing(now.until(end)),
             CachedPhase::Due(_) | CachedPhase::Ask => KnownPhase::Probing(0),
@@ -125,7 +125,7 @@ impl<T: Moment> CooldownCache<T> {
         // An unconfirmed trip is sent as the next epoch. Any real epoch is later, because its number is the store's
         // time.
         let hinted = self.hint.is_some_and(|hint| hint.epoch > self.epoch);
-        let epoch = self.epoch + u64::from(hinted && phase != KnownPhase::Open);
+        let epoch = self.epoch + u64::from(hinted && !phase.is_open());
         KnownCooldown { epoch, phase, holds_probe: self.probe.is_some() }
     }
 
