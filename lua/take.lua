@@ -73,16 +73,17 @@ local function take()
       if limits.learns then learned = bucket.learned end
       -- Tickets that other members hold ahead stay valid, unless the limits have changed.
       if drains or began then drain_bucket(bucket, math.max(bucket.at, now), limits) end
-      if voids then
-        local all = { ARG.limits_rate, ARG.limits_burst, ARG.limits_cost, ARG.limits_quotas }
-        void_bucket(bucket, now, limits, table.concat(all, '|'))
-      end
       -- Only its own cooldown empties the bucket.
       local voided = own and tonumber(ARG.latest_epoch) < scope.ep
-      if not voided and not voids and (not drains or bucket.recovers) then
+      if not voided and (not drains or bucket.recovers) then
         recover_bucket(bucket, ARG.latest, fleet, now, limits)
       end
-      if drains or voids or ARG.windows ~= '' or ARG.latest ~= '' then bucket.unknown_until = nil end
+      if voids then
+        local all = { ARG.limits_rate, ARG.limits_burst, ARG.limits_cost, ARG.limits_quotas }
+        -- Other members use the tickets that they hold until their own reloads.
+        void_bucket(bucket, fleet > 1 and now + CONST.HORIZON or now, limits, table.concat(all, '|'))
+      end
+      if drains or ARG.windows ~= '' or ARG.latest ~= '' then bucket.unknown_until = nil end
       bucket.at = math.max(bucket.at, bucket.not_before or bucket.at)
       if limits.rate then bucket.tokens = bucket.tokens - debt end
       -- After a change of the limits, the rate has its tokens back already.
@@ -154,7 +155,6 @@ local function take()
       if user then save_bucket(KEY.user, user, now, own_limits) end
     end
     if phase == 'due' then
-      phase = 'probing'
       local lease = tonumber(ARG.lease)
       if again then
         tickets[1] = lend_again(scope, now, lease)

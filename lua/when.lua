@@ -36,7 +36,6 @@ for n = 1, #KEY.scope do
     by_rate = next_moment(bucket, now, limits)
     limits.quotas = quotas
   end
-  if phase == 'due' then phase = 'open' end
   local user_moment = now
   local own_limits = read_limits(ARG.user_rate, ARG.user_burst, ARG.user_cost, ARG.user_quotas, 0)
   if own_limits.rate or #own_limits.quotas > 0 then

@@ -122,6 +122,8 @@ pub enum Phase {
     Cooling,
     /// A probe is out.
     Probing,
+    /// The next request is the probe, but there is no ticket for it in time.
+    Due,
     /// The ticket in this reply is the probe.
     Probe,
 }
@@ -357,6 +359,12 @@ impl Backend {
     #[must_use]
     pub fn knows_no_share(&self) -> bool {
         self.shared().is_some_and(|shared| shared.knows_no_share())
+    }
+
+    /// Whether the store is away, and the rule file says `closed`.
+    #[must_use]
+    pub fn refuses(&self) -> bool {
+        self.shared().is_some_and(|shared| shared.enforced() == Enforced::Refuses)
     }
 
     /// Whether this member receives no trips of other members. Then it asks instead.

@@ -129,6 +129,37 @@ async fn tickets_of_the_old_rate_are_void_if_the_store_returns_after_a_reload() 
 }
 
 #[tokio::test]
+async fn a_cooldown_that_has_ended_does_not_come_back_with_an_old_snapshot() {
+    let (mut redis, site) = (Redis::start(), Site::start());
+    let keys = "rate: 100/s, burst: 10, cooldown: {after: 1, for: 1s, ramp: 0s}";
+    let fleet = Member::fleet(2, &rules(keys, &redis, "local")).await;
+    for member in &fleet {
+        member.knows_of(2).await;
+    }
+    let till = |redis: &Redis| redis.command(&["HGET", "tidegate:{default}:c:", "till"]);
+    site.on("/wall", Page::Forbidden);
+    get(fleet[0].proxy(), &site.url("/wall")).await;
+    assert_eq!(redis.command(&["SAVE"]), "+OK\r\n");
+    let before = till(&redis);
+    for member in &fleet {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    redis.kill();
+    for member in &fleet {
+        member.store_is(false).await;
+    }
+    redis.restart();
+    assert_eq!(till(&redis), before, "it has the old state");
+    for member in &fleet {
+        member.store_is(true).await;
+    }
+    for member in &fleet {
+        assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+    }
+    assert_eq!(till(&redis), "$1\r\n0\r\n", "it is open again");
+}
+
+#[tokio::test]
 async fn open_mode_sends_requests() {
     let (mut redis, site) = (Redis::start(), Site::start());
     let member = Member::start(&rules("rate: 30/m, burst: 1", &redis, "open")).await;
@@ -155,6 +186,41 @@ async fn closed_refuses_until_it_is_back() {
     redis.restart();
     member.store_is(true).await;
     assert_eq!(get(member.proxy(), &site.url("/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn closed_refuses_also_those_that_wait_behind_a_ticket_and_a_reload_voids_that_ticket() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let rule = |rate: &str| {
+        rules(&format!("rate: {rate}, burst: 1, learn: false, max_wait: 2h"), &redis, "closed")
+    };
+    let (old, new) = (rule("1/h"), rule("20/s"));
+    let member = Member::start(&old).await;
+    member.store_is(true).await;
+    let (proxy, url) = (member.proxy(), site.url("/"));
+    assert_eq!(get(proxy, &url).await.status, 200);
+    let at = || redis.command(&["HGET", "tidegate:{default}:b:", "at"]);
+    let before = at();
+    let held = tokio::spawn(status(proxy, url.clone()));
+    wait_until("it has a ticket in an hour", SOON, async || at() != before).await;
+    redis.freeze();
+    member.store_is(false).await;
+    let behind = tokio::spawn(status(proxy, url.clone()));
+    wait_until("it is refused", SOON, async || behind.is_finished()).await;
+    assert_eq!(behind.await.expect("it ends"), 503);
+    assert_eq!(held.await.expect("it ends"), 503);
+    redis.thaw();
+    member.store_is(true).await;
+    member.rewrite(&new);
+    wait_until("the new rate is in force", SOON, async || {
+        (member.metric("tidegate_rate_limit", &[]).await - 20.0).abs() < 1e-9
+    })
+    .await;
+    for n in 0..3 {
+        let next = tokio::spawn(status(proxy, url.clone()));
+        wait_until("it goes at the new rate", SOON, async || next.is_finished()).await;
+        assert_eq!(next.await.expect("it ends"), 200, "request {n}");
+    }
 }
 
 #[tokio::test]

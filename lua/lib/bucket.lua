@@ -5,7 +5,6 @@
 -- (lib/learn.lua), lim (limits for which its tickets were voided), fill (`rate:burst` of the filling since `at`), born
 -- (when it began), gap and away (lib/away.lua), mem (`since:hold:server`: the memory of its rule that it belongs to,
 -- the end of its hold, and the process of that memory, lib/memory.lua).
--- memory, lib/memory.lua).
 
 local function read_limits(rate, burst, cost, quotas, ramp)
   local limits = { burst = tonumber(burst), cost = tonumber(cost), quotas = {}, ramp = tonumber(ramp) }
@@ -134,13 +133,13 @@ local function drain_bucket(bucket, moment, limits)
   bucket.at, bucket.tokens, bucket.returned = moment, math.min(bucket.tokens, 0), {}
 end
 
--- After a change of the limits, voids the tickets handed out ahead, once. Each member calls this at its own reload.
--- Tickets under the new limits stay valid. What a returned ticket cost under the old limits is unknown.
-local function void_bucket(bucket, now, limits, all)
+-- After a change of the limits, voids the tickets handed out after `from`, once. Each member calls this at its own reload.
+-- Tickets under the new limits stay valid. What a returned ticket cost under the old limits is unknown. A bucket without
+-- such tickets keeps its tokens.
+local function void_bucket(bucket, from, limits, all)
   if bucket.limits == all then return end
-  bucket.returned = {}
-  drain_bucket(bucket, now, limits)
-  bucket.limits = all
+  bucket.limits, bucket.returned = all, {}
+  if bucket.at > from then drain_bucket(bucket, from, limits) end
 end
 
 local function restart_bucket(bucket, opened, limits)

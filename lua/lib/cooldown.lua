@@ -77,9 +77,11 @@ local function end_probe(scope)
   scope.probe, scope.lease, scope.prober = 0, 0, ''
 end
 
--- `phase`: `open`, `cooling:US` or `probing:US`, as the member knows it. Returns true if the member knew a later epoch.
+-- `phase`: `open`, `opened`, `cooling:US` or `probing:US`, as the member knows it. Returns true if the member knew more:
+-- a later epoch, or that this one has opened.
 local function restore_cooldown(scope, epoch, phase, now)
-  if epoch <= scope.ep then return false end
+  local opened = phase == 'opened' and epoch == scope.ep and scope.till > 0
+  if epoch <= scope.ep and not opened then return false end
   local word, left = string.match(phase, '^(%a+):?(%d*)$')
   left = tonumber(left) or 0
   scope.ep, scope.till = epoch, 0

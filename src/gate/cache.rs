@@ -23,6 +23,8 @@ pub enum CachedPhase<T> {
     Cooling(T),
     /// A probe is in flight; ask again at this time at the latest.
     Probing(T),
+    /// The cooldown is over, but there is no ticket for the probe before this moment.
+    Due(T),
     /// The cooldown is over, or nothing is known yet; ask the store.
     Ask,
 }
@@ -110,18 +112,20 @@ impl<T: Moment> CooldownCache<T> {
     pub fn known(&self, now: T, keep: i64) -> KnownCooldown {
         let is_old = |end: T| end.until(now) > keep;
         let phase = match self.phase {
-            CachedPhase::Cooling(end) | CachedPhase::Probing(end) if is_old(end) => {
+            CachedPhase::Cooling(end) | CachedPhase::Probing(end) | CachedPhase::Due(end)
+                if is_old(end) =>
+            {
                 KnownPhase::Open
             }
-            CachedPhase::Open => KnownPhase::Open,
+            CachedPhase::Open => KnownPhase::Opened,
             CachedPhase::Cooling(end) => KnownPhase::Cooling(now.until(end)),
             CachedPhase::Probing(end) => KnownPhase::Probing(now.until(end)),
-            CachedPhase::Ask => KnownPhase::Probing(0),
+            CachedPhase::Due(_) | CachedPhase::Ask => KnownPhase::Probing(0),
         };
         // An unconfirmed trip is sent as the next epoch. Any real epoch is later, because its number is the store's
         // time.
         let hinted = self.hint.is_some_and(|hint| hint.epoch > self.epoch);
-        let epoch = self.epoch + u64::from(hinted && phase != KnownPhase::Open);
+        let epoch = self.epoch + u64::from(hinted && !phase.is_open());
         KnownCooldown { epoch, phase, holds_probe: self.probe.is_some() }
     }
 
@@ -130,10 +134,11 @@ impl<T: Moment> CooldownCache<T> {
         if self.is_outdated(granted.epoch, asked) {
             return Effect::default();
         }
-        let at = now.after(granted.come_back.saturating_sub(granted.now));
+        let at = now.after(granted.come_back.saturating_sub(granted.now).max(0));
         let phase = match granted.phase {
             Phase::Open => CachedPhase::Open,
             Phase::Cooling => CachedPhase::Cooling(at),
+            Phase::Due => CachedPhase::Due(at),
             Phase::Probing | Phase::Probe => CachedPhase::Probing(at),
         };
         let probe = granted.tickets.first().copied().filter(|_| granted.phase == Phase::Probe);
@@ -191,9 +196,10 @@ impl<T: Moment> CooldownCache<T> {
         }
     }
 
-    /// The outcome of a probe must be read: the store was away, or news were lost.
+    /// The outcome of a probe must be read, or its ticket may be due earlier: the store was away, news were lost, or the
+    /// limits have changed.
     pub fn recheck_probe(&mut self) {
-        if matches!(self.phase, CachedPhase::Probing(_)) {
+        if matches!(self.phase, CachedPhase::Probing(_) | CachedPhase::Due(_)) {
             self.phase = CachedPhase::Ask;
         }
     }

@@ -144,7 +144,9 @@ impl LocalCooldown {
     /// Whether a cooldown is in force, or a probe in flight.
     pub(super) fn is_closed(&self) -> bool {
         match self.phase() {
-            CachedPhase::Cooling(until) | CachedPhase::Probing(until) => until > clock::now(),
+            CachedPhase::Cooling(until) | CachedPhase::Probing(until) | CachedPhase::Due(until) => {
+                until > clock::now()
+            }
             CachedPhase::Open | CachedPhase::Ask => false,
         }
     }
@@ -321,7 +323,7 @@ impl LocalCooldown {
         self.update(|cache, now| cache.pushed(news, clock::micros(longest), now)).confirm
     }
 
-    /// The store was away, or news were lost: a closed scope is read again at once.
+    /// The store was away, news were lost, or the limits have changed: a scope that waits for its probe asks at once.
     pub(super) fn recheck_probe(&self) {
         self.update(|cache, _| {
             cache.recheck_probe();
@@ -351,7 +353,7 @@ impl LocalCooldown {
         match phase {
             CachedPhase::Open => *self.closed.lock() = None,
             CachedPhase::Cooling(_) => _ = self.closed.lock().get_or_insert_with(clock::now),
-            CachedPhase::Probing(_) | CachedPhase::Ask => {}
+            CachedPhase::Probing(_) | CachedPhase::Due(_) | CachedPhase::Ask => {}
         }
         if effect.moved {
             for queue in self.queues.lock().iter().filter_map(Weak::upgrade) {

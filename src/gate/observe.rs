@@ -57,7 +57,7 @@ pub(super) async fn watch(
     let probe = reports::granted(scope, &granted, asked);
     let wait = clock::from_micros(granted.come_back.saturating_sub(granted.now).max(0));
     let would = match granted.phase {
-        Phase::Cooling | Phase::Probing => Some(Observed::Cooldown),
+        Phase::Cooling | Phase::Probing | Phase::Due => Some(Observed::Cooldown),
         Phase::Probe if !probe => Some(Observed::Cooldown),
         Phase::Open if granted.tickets.is_empty() || !is_slot_free => Some(Observed::Hold),
         Phase::Open | Phase::Probe => None,

@@ -134,11 +134,14 @@ impl ScopeRegistry {
         if toggled {
             self.cooldowns.lock().retain(|_, cooldown| Arc::strong_count(cooldown) > 1);
         }
+        let has_other_limits = old.is_some_and(|old| old.limits != entry.rule.limits);
         for scope in self.all() {
             if toggled {
                 let off = entry.rule.cooldown.is_none();
                 let unknown = !off && self.shared.store.may_have_tripped(&scope.stored);
                 scope.cooldown.restart(unknown, off);
+            } else if has_other_limits {
+                scope.cooldown.recheck_probe();
             }
             scope.queue.set_entry(&scope, Arc::clone(entry));
         }

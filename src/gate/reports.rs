@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{Entry, active_scope::ActiveScope, local_cooldown::LocalCooldown};
 use crate::{
     classify::verdict::Judgement,
-    limiter::cooldown::{Answer, Blocks, Cause, Change, KnownPhase, Report},
+    limiter::cooldown::{Answer, Blocks, Cause, Change, Report},
     observability::event::{ClearedBy, Event, Events, ProbeResult, Trip, Tripping},
     rules::Mode,
     runtime::clock::{self, Instant},
@@ -165,8 +165,9 @@ pub(super) async fn look(scope: &ActiveScope) {
     let Ok(peeked) = scope.shared.store.peek(&scope.stored).await else { return };
     let known = scope.cooldown.known(entry.rule.cooldown.as_ref());
     // The store must confirm news, so an unconfirmed trip is not reported to it.
-    if !scope.cooldown.is_hinted() && known.epoch > peeked.epoch && known.phase != KnownPhase::Open
-    {
+    let closes = known.epoch > peeked.epoch && !known.phase.is_open();
+    let opens = known.is_news_to(peeked.epoch, peeked.until > 0) && known.epoch == peeked.epoch;
+    if !scope.cooldown.is_hinted() && (closes || opens) {
         let ask = Ask { known, ..Ask::default() };
         if let Ok(reply) = scope.shared.store.take(&scope.stored, &entry.rule, &ask).await {
             granted(scope, &reply, asked);

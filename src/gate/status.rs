@@ -333,7 +333,9 @@ fn status(scope: &Arc<ActiveScope>) -> ScopeStatus {
     let (state, remaining) = match scope.cooldown.phase() {
         CachedPhase::Cooling(until) if until > now => (ScopeState::Cooling, until - now),
         CachedPhase::Cooling(_) => (ScopeState::Probing, Duration::ZERO),
-        CachedPhase::Probing(until) => (ScopeState::Probing, until.saturating_duration_since(now)),
+        CachedPhase::Probing(until) | CachedPhase::Due(until) => {
+            (ScopeState::Probing, until.saturating_duration_since(now))
+        }
         CachedPhase::Ask if scope.cooldown.epoch() > 0 => (ScopeState::Probing, Duration::ZERO),
         CachedPhase::Open | CachedPhase::Ask if closed.is_some() => {
             (ScopeState::OutsideHours, closed.unwrap_or_default())

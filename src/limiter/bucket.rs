@@ -197,13 +197,15 @@ impl Bucket {
 
     /// After a change of the limits, voids all tickets handed out ahead, once. Each member of a
     /// fleet calls this at its own reload; tickets under the new limits stay valid. What a returned
-    /// ticket cost under the old limits is unknown.
+    /// ticket cost under the old limits is unknown. A bucket without tickets ahead keeps its tokens.
     pub fn void(&mut self, now: i64, limits: &Limits) {
         // How the rate is learned does not matter here.
         let limits = Limits { learn: None, ..limits.clone() };
         if self.voided_for.as_ref() != Some(&limits) {
             self.returned.clear();
-            self.drain(now, &limits);
+            if self.at > now {
+                self.drain(now, &limits);
+            }
             self.voided_for = Some(limits);
         }
     }

@@ -147,10 +147,11 @@ impl Cooldown {
         self.seen = now;
     }
 
-    /// Takes over a member's copy that the store has lost (a flush, a failover, an outage with a local trip). This does
-    /// not open the scope, start a ramp or change the learned rate. Blocks that were counted meanwhile stay counted.
+    /// Takes over a member's copy that the store has lost (a flush, a failover, an outage with a local trip or a local
+    /// probe, an old snapshot). This does not start a ramp or change the learned rate. Blocks that were counted
+    /// meanwhile stay counted.
     pub fn restore(&mut self, known: KnownCooldown, now: i64) {
-        if known.epoch <= self.epoch {
+        if !known.is_news_to(self.epoch, self.until > 0) {
             return;
         }
         self.epoch = known.epoch;
@@ -158,7 +159,7 @@ impl Cooldown {
         self.cause = self.cause.filter(|cause| !cause.is_pause());
         self.end_probe();
         match known.phase {
-            KnownPhase::Open => {}
+            KnownPhase::Open | KnownPhase::Opened => {}
             KnownPhase::Cooling(left) => {
                 self.until = now + left;
                 self.length = left;

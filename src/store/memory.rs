@@ -304,7 +304,7 @@ fn take(
             }
             let phase = match tickets.moments.first() {
                 _ if !is_probe => Phase::Open,
-                None => Phase::Probing,
+                None => Phase::Due,
                 Some(_) => {
                     tickets.come_back = state.probe_until;
                     Phase::Probe

@@ -563,8 +563,7 @@ impl World {
         let forgot = known.epoch > self.store.epoch;
         let now = self.now + self.skew;
         self.store.restore(known, now);
-        if forgot && known.phase == KnownPhase::Open && self.defect == Some(Defect::RestoringOpens)
-        {
+        if forgot && known.phase.is_open() && self.defect == Some(Defect::RestoringOpens) {
             self.store.opened = now;
         }
     }
@@ -720,7 +719,10 @@ impl World {
         let known = self.known(at);
         let store_now = self.read_clock();
         let hinted = self.members[at].cache.is_hinted();
-        if !hinted && known.epoch > self.store.epoch && known.phase != KnownPhase::Open {
+        let (epoch, closed) = (self.store.epoch, self.store.until > 0);
+        let closes = known.epoch > epoch && !known.phase.is_open();
+        let opens = known.is_news_to(epoch, closed) && known.epoch == epoch;
+        if !hinted && (closes || opens) {
             self.restore(known);
         }
         let (now, store) = (self.now, &self.store);

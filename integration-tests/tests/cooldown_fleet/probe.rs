@@ -169,3 +169,30 @@ async fn a_reload_of_the_timeouts_changes_how_long_a_probe_may_be_out() {
     assert_eq!(lease, Duration::from_secs(1 + 20) + LEASE_SLACK);
     silent.abort();
 }
+
+#[tokio::test]
+async fn a_probe_without_a_token_is_no_probe_in_flight() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let rule = |quota: &str| {
+        let keys = "max_wait: 20s, cooldown: {after: 3, for: 1s, ramp: 0s}";
+        RuleFile::one_rule(&format!("quota: {quota}, {keys}")).redis(&redis)
+    };
+    let member = Member::start(&rule("3/h")).await;
+    three_blocks(&member, &site).await;
+    site.answer_everything_with(None);
+    // It waits for the end of the cooldown, and then no token comes in time.
+    let answer = get(member.proxy(), &site.url("/")).await;
+    assert_eq!((answer.status, answer.refused()), (429, Some("limit")), "{}", answer.text());
+    // The member restores what a store forgets: the scope is closed, and no probe is in flight.
+    redis.command(&["DEL", "tidegate:{default}:c:", "tidegate:members"]);
+    let field = |name: &str| redis.command(&["HGET", "tidegate:{default}:c:", name]);
+    wait_until("the member reports the cooldown", SOON, async || field("till") != "$-1\r\n").await;
+    assert_ne!(field("till"), "$1\r\n0\r\n", "it is closed");
+    assert_eq!(field("probe"), "$1\r\n0\r\n", "no member holds the probe");
+    member.rewrite(&rule("100/h"));
+    wait_until("it goes once the quota is larger", SOON, async || {
+        get(member.proxy(), &site.url("/")).await.status == 200
+    })
+    .await;
+    assert_eq!(site.count(), 4);
+}

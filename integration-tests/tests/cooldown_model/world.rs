@@ -131,6 +131,7 @@ impl World {
             Phase::Cooling => Leave::CoolingUntil(granted.come_back),
             Phase::Probing => Leave::ProbeOutUntil(granted.come_back),
             Phase::Probe => Leave::Probe,
+            Phase::Due => return Err(TestCaseError::fail("no ticket for a probe without limits")),
         };
         prop_assert_eq!(got, expected);
         let goes = matches!(got, Leave::Open | Leave::Probe);

@@ -59,6 +59,9 @@ impl Plain {
             self.voided_for = Some(self.limits.clone());
             // Their cost under the old limits is unknown.
             self.free.clear();
+            if self.latest() <= now {
+                return;
+            }
             self.history.retain(|(at, _)| *at <= now);
             self.note_limits(now);
             self.empty(now);

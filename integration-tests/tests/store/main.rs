@@ -158,6 +158,7 @@ fn tally() -> impl Strategy<Value = Tally> {
 fn known_phase() -> impl Strategy<Value = KnownPhase> {
     prop_oneof![
         Just(KnownPhase::Open),
+        Just(KnownPhase::Opened),
         (0..3_000i64).prop_map(KnownPhase::Cooling),
         (0..3_000i64).prop_map(KnownPhase::Probing),
     ]

@@ -67,18 +67,26 @@ impl BucketQueue {
             let late = now + wait > deadline;
             return if late { Err((RefusalReason::Hours, Some(wait))) } else { Ok(true) };
         }
-        let phase = scope.confirmed();
-        if let CachedPhase::Cooling(until) = phase
+        if let Some((until, why)) = self.closed_until(scope)
             && until > deadline
         {
-            return Err((RefusalReason::Cooldown, Some(until - now)));
+            return Err((why, Some(until - now)));
         }
         match self.estimate(state, rule, scope, ahead, now) {
             Some(estimate) if estimate.at > deadline.max(now) => {
                 Err((self.why_late(), Some(estimate.at - now)))
             }
             Some(estimate) => Ok(estimate.sure),
-            None => Ok(phase != CachedPhase::Ask && rule.limits.is_unlimited()),
+            None => Ok(scope.confirmed() != CachedPhase::Ask && rule.limits.is_unlimited()),
+        }
+    }
+
+    /// Until when nothing of a scope is sent for certain, and the reason for those that cannot wait as long.
+    pub(super) fn closed_until(&self, scope: &ActiveScope) -> Option<(Instant, RefusalReason)> {
+        match scope.confirmed() {
+            CachedPhase::Cooling(until) => Some((until, RefusalReason::Cooldown)),
+            CachedPhase::Due(until) => Some((until, self.why_late())),
+            CachedPhase::Open | CachedPhase::Probing(_) | CachedPhase::Ask => None,
         }
     }
 

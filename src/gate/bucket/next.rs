@@ -43,7 +43,7 @@ impl BucketQueue {
         let entry = self.entry.load();
         let rule = &entry.rule;
         let mut at = match scope.cooldown.phase() {
-            CachedPhase::Cooling(until) => until,
+            CachedPhase::Cooling(until) | CachedPhase::Due(until) => until,
             CachedPhase::Probing(_) => now + LOOK_AGAIN,
             CachedPhase::Open | CachedPhase::Ask => now,
         };

@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    ActiveScope, BucketQueue, CachedPhase, Entry, Grant, Outcome, RefusalReason, State, Ticket,
-    Waiter,
-};
+use super::{ActiveScope, BucketQueue, Entry, Grant, Outcome, State, Ticket, Waiter};
 use crate::{
     gate::{bucket::users, reports},
     limiter::{
@@ -30,17 +27,18 @@ impl BucketQueue {
         open.iter().for_each(|scope| state.queue.resume(scope));
     }
 
-    /// Parks or resumes one scope. Requests that cannot wait for the end of a cooldown are refused.
+    /// Parks or resumes one scope. Requests that cannot wait for the end of a cooldown, or for the ticket of its probe,
+    /// are refused.
     pub(super) fn settle(&self, state: &mut State, scope: &Arc<ActiveScope>, now: Instant) {
         if scope.usable_epoch().is_some() {
             state.queue.resume(scope);
             return;
         }
         state.queue.park(scope);
-        if let CachedPhase::Cooling(until) = scope.confirmed() {
+        if let Some((until, why)) = self.closed_until(scope) {
             for waiter in state.queue.take_hopeless(scope, until) {
                 let wait = until.saturating_duration_since(now);
-                waiter.sender.send(Outcome::Refused(RefusalReason::Cooldown, Some(wait))).ok();
+                waiter.sender.send(Outcome::Refused(why, Some(wait))).ok();
             }
         }
     }
@@ -73,7 +71,7 @@ impl BucketQueue {
     }
 
     /// The limits have changed. Requests that wait for a time under the old limits, perhaps an hour away, get a new
-    /// time. The bucket of such a rule is empty, so no saved tokens are lost.
+    /// time. The store voids the tickets that it has handed out ahead, also those of requests that are gone.
     pub(super) fn forget_old_limits(
         &self,
         state: &mut State,
@@ -83,8 +81,8 @@ impl BucketQueue {
         let mut tickets = std::mem::take(&mut state.tickets);
         let later = tickets.split_off(tickets.partition_point(|ticket| ticket.at <= now));
         state.tickets = tickets;
-        let waits = state.come_back.take().is_some_and(|at| at > now);
-        state.start_over |= waits || !later.is_empty() || !state.returned.is_empty();
+        state.come_back = None;
+        state.start_over = true;
         // The store would refund the new cost.
         for ticket in later.into_iter().filter(|_| old.cost == new.cost) {
             self.void(state, new, ticket);

@@ -173,7 +173,9 @@ impl BucketQueue {
             |scope: &&Arc<ActiveScope>| !state.asking.iter().any(|asked| asked.scope == **scope);
         let closed = state.queue.parked().filter(free);
         let at = |scope: &Arc<ActiveScope>| match scope.cooldown.phase() {
-            CachedPhase::Cooling(until) | CachedPhase::Probing(until) if scope.is_in_touch() => {
+            CachedPhase::Cooling(until) | CachedPhase::Probing(until) | CachedPhase::Due(until)
+                if scope.is_in_touch() =>
+            {
                 until
             }
             _ if scope.is_in_touch() => now,
@@ -211,6 +213,10 @@ impl BucketQueue {
             |asked: &PendingCall| asked.for_ready || state.queue.next_scope() == Some(&asked.scope);
         if state.waiting(now) == 0 || limits.is_unlimited() || state.asking.iter().any(asks) {
             return None;
+        }
+        // Nobody waits for a ticket that the store cannot grant: the failed call refuses the requests.
+        if self.shared.store.refuses() {
+            return Some(now);
         }
         if state.tickets.is_empty() {
             return Some(state.come_back.unwrap_or(now));
@@ -318,7 +324,7 @@ impl BucketQueue {
             probe,
         });
         match granted.phase {
-            Phase::Probing | Phase::Cooling => {}
+            Phase::Probing | Phase::Cooling | Phase::Due => {}
             Phase::Probe if !may_probe => {}
             Phase::Probe => {
                 state.probes.extend(tickets.map(|ticket| (Arc::clone(scope), ticket)));

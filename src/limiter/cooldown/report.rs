@@ -125,16 +125,32 @@ pub struct KnownCooldown {
 /// The state of an epoch, as a member knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KnownPhase {
-    /// Requests are sent.
+    /// It is not closed, as far as the member knows.
     #[default]
     Open,
+    /// Its cooldown is over: the store has said so, or a probe has succeeded.
+    Opened,
     /// No request is sent for this many microseconds.
     Cooling(i64),
     /// The cooldown is over, and a probe is in flight for this many more microseconds; 0 = no probe is in flight.
     Probing(i64),
 }
 
+impl KnownPhase {
+    /// Whether the epoch is not closed.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Open | Self::Opened)
+    }
+}
+
 impl KnownCooldown {
+    /// Whether a store lacks this: a later epoch, or the opening of the epoch that the store has (`closed`).
+    #[must_use]
+    pub fn is_news_to(&self, epoch: u64, closed: bool) -> bool {
+        self.epoch > epoch || self.epoch == epoch && closed && self.phase == KnownPhase::Opened
+    }
+
     /// An open scope in `epoch`.
     #[must_use]
     pub fn open(epoch: u64) -> Self {

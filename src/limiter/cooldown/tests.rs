@@ -240,6 +240,17 @@ fn restored_state_has_no_other_effect() {
 }
 
 #[test]
+fn a_store_with_an_old_snapshot_learns_that_the_epoch_has_opened() {
+    let before = tripped();
+    let known = |phase| KnownCooldown { phase, ..KnownCooldown::open(before.epoch) };
+    let mut scope = before.clone();
+    scope.restore(known(KnownPhase::Open), START + 2 * SECOND);
+    assert_eq!(scope, before, "the member has forgotten how it ended");
+    scope.restore(known(KnownPhase::Opened), START + 2 * SECOND);
+    assert_eq!(scope, Cooldown { until: 0, ..before }, "no ramp, the length stays");
+}
+
+#[test]
 fn a_report_of_a_probe_closes_a_scope_that_the_store_forgot() {
     let epoch = tripped().epoch;
     for (answer, change) in [(BLOCK, Change::Tripped), (Answer::Ok, Change::Opened)] {

@@ -224,7 +224,7 @@ impl SharedStore {
 
 /// Whether the store has read the bucket. It does not read the bucket of a closed scope.
 fn is_looked_at(granted: &Granted) -> bool {
-    matches!(granted.phase, Phase::Open | Phase::Probe)
+    matches!(granted.phase, Phase::Open | Phase::Due | Phase::Probe)
 }
 
 impl From<TakeReply> for Granted {

@@ -325,6 +325,7 @@ impl Pass for KnownPhase {
     fn pass(self, to: &mut Vec<String>) {
         to.push(match self {
             Self::Open => "open".to_owned(),
+            Self::Opened => "opened".to_owned(),
             Self::Cooling(left) => format!("cooling:{left}"),
             Self::Probing(left) => format!("probing:{left}"),
         });

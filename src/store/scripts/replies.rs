@@ -169,6 +169,7 @@ impl Read for Phase {
             ("open", Self::Open),
             ("cooling", Self::Cooling),
             ("probing", Self::Probing),
+            ("due", Self::Due),
             ("probe", Self::Probe),
         ])
     }
@@ -313,7 +314,8 @@ impl From<WhenReply> for Forecast {
         let phase = match reply.phase {
             Phase::Open => cooldown::Phase::Open,
             Phase::Cooling => cooldown::Phase::Cooling(reply.ends),
-            Phase::Probing | Phase::Probe => cooldown::Phase::Probing(reply.ends),
+            Phase::Probing => cooldown::Phase::Probing(reply.ends),
+            Phase::Due | Phase::Probe => cooldown::Phase::Due,
         };
         let slots_left = reply.slots_left;
         let moments = Reading {

@@ -140,7 +140,7 @@ impl Policy for Proxy {
         match granted.phase {
             Phase::Open if turn > 0 => self.story.borrow_mut().rate(now, rate, mark),
             Phase::Cooling => self.story.borrow_mut().rate(now, 0.0, 0.0),
-            Phase::Open | Phase::Probe | Phase::Probing => {}
+            Phase::Open | Phase::Probe | Phase::Probing | Phase::Due => {}
         }
         match (granted.phase, granted.tickets.first()) {
             (phase @ (Phase::Open | Phase::Probe), Some(ticket)) => {
