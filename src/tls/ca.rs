@@ -36,7 +36,7 @@ const CA_LIFE: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 const BACKDATE: Duration = DAY;
 /// Key and certificate of a CA created here. They share one file, so that they always belong
 /// together.
-pub(crate) const KEY_FILE: &str = "ca.key";
+const KEY_FILE: &str = "ca.key";
 /// The certificate, for clients.
 const CERTIFICATE_FILE: &str = "ca.pem";
 /// The system's roots and the CA, for clients that accept a single bundle only.
@@ -112,6 +112,17 @@ impl Ca {
             }
             None => Self::open_own(dir),
         }
+    }
+
+    /// Checks the CA in `dir`, or whether one may be created there, without creating it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn check(dir: &Path) -> Result<(), CaError> {
+        if dir.join(KEY_FILE).exists() {
+            return Self::open_own(dir).map(drop);
+        }
+        if dir.exists() { files::refuse_exposed(dir, 0o700) } else { Ok(()) }
     }
 
     fn open_own(dir: &Path) -> Result<Arc<Self>, CaError> {

@@ -3,7 +3,9 @@
 mod fleet;
 mod which;
 
-use std::{path::Path, process::Output, time::Duration};
+use std::{
+    fs::Permissions, os::unix::fs::PermissionsExt as _, path::Path, process::Output, time::Duration,
+};
 
 use integration_tests::{
     client::get,
@@ -78,6 +80,9 @@ fn wrong_usage_is_exit_code_2() {
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", err(&output));
         assert!(err(&output).contains("--help"), "{words:?} names the way out");
     }
+    let file = run(folder().path(), &["rules.yaml"]);
+    assert_eq!(file.status.code(), Some(2));
+    assert!(err(&file).contains("tidegate --config rules.yaml"), "{}", err(&file));
     let length = run(folder().path(), &["cooldown", "trip", "default", "--for", "5"]);
     assert_eq!(length.status.code(), Some(2));
     assert!(err(&length).contains("30s, 5m or 1h"), "{}", err(&length));
@@ -151,8 +156,13 @@ fn check_reports_why_a_start_would_fail() {
     let folder = folder();
     let rules = GOOD.replace("burst: 5", "burst: 5, intercept: true");
     write(folder.path(), "file", "no folder");
+    let open = folder.path().join("open");
+    std::fs::create_dir(&open).expect("the folder is writable");
+    std::fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("it was made here");
     for (line, said) in [
-        ("ca_dir: file/ca", "is not a folder"),
+        ("ca_dir: file/ca", "ca_dir: file/ca cannot be used as a folder: file is a file"),
+        ("ca_dir: file", "ca_dir: file cannot be used as a folder"),
+        ("ca_dir: open", "chmod 700 open"),
         ("log: {access_file: none/access.log}", "log.access_file"),
     ] {
         write(folder.path(), "r.yaml", &format!("{line}\n{rules}"));
@@ -161,7 +171,15 @@ fn check_reports_why_a_start_would_fail() {
         assert!(err(&checked).contains(said), "{}", err(&checked));
         let started = run(folder.path(), &["run", "r.yaml", "--listen", "127.0.0.1:0"]);
         assert_ne!(started.status.code(), Some(0), "{line}");
+        let program = run(folder.path(), &["check", "r.yaml", "--json"]);
+        assert_eq!(program.status.code(), Some(1), "{line}");
+        assert!(json(&program)["start"].to_string().contains(said), "{}", out(&program));
     }
+    // The proxy starts without a place for pages, and warns.
+    write(folder.path(), "r.yaml", &format!("inspect: {{keep: file}}\n{GOOD}"));
+    let checked = run(folder.path(), &["check", "r.yaml"]);
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(err(&checked).contains("inspect.keep: file cannot be used"), "{}", err(&checked));
 }
 
 #[test]
