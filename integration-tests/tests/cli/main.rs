@@ -297,6 +297,35 @@ fn explain_says_verdict_rule_and_evidence() {
     assert!(err(&missing).contains("none.html"), "{}", err(&missing));
 }
 
+#[test]
+fn a_signature_is_learnt_from_files_or_folders() {
+    let folder = folder();
+    let page = |title: &str, text: &str| {
+        format!("<html><head><title>{title}</title></head><body><p>{text}</p></body></html>")
+    };
+    for kind in ["walls", "pages"] {
+        std::fs::create_dir(folder.path().join(kind)).expect("the folder is writable");
+    }
+    for number in 1..=3 {
+        let wall = page("Shop shield", "Please prove that you are no machine");
+        write(folder.path(), &format!("walls/{number}.html"), &wall);
+        let ordinary = page(&format!("Shoe {number}"), "A shoe that fits, in stock");
+        write(folder.path(), &format!("pages/{number}.html"), &ordinary);
+    }
+    let files = |kind: &str| (1..=3).map(|n| format!("{kind}/{n}.html")).collect::<Vec<_>>();
+    let of_files = [files("walls"), vec!["--ordinary".to_owned()], files("pages")].concat();
+    let of_folders = ["walls", "--ordinary", "pages"].map(str::to_owned).to_vec();
+    for pages in [of_files, of_folders] {
+        let words: Vec<_> =
+            ["learn-signature"].into_iter().chain(pages.iter().map(String::as_str)).collect();
+        let learnt = run(folder.path(), &words);
+        assert_eq!(learnt.status.code(), Some(0), "{}{}", out(&learnt), err(&learnt));
+        for part in ["shop shield", "matches 3 of 3 blocked", "matches 0 of 3 ordinary"] {
+            assert!(out(&learnt).to_lowercase().contains(part), "{part}: {}", out(&learnt));
+        }
+    }
+}
+
 #[tokio::test]
 async fn status_is_a_table_and_its_exit_code_reports_trouble() {
     let site = Site::start();
