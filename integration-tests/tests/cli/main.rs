@@ -267,6 +267,7 @@ fn env_names_the_files_to_trust_where_a_rule_intercepts() {
     let lines = out(&run(folder.path(), &["env", "python", "--config", "r.yaml"]));
     let quoted = lines.lines().find(|line| line.contains("SSL_CERT_FILE")).expect("it is there");
     assert!(quoted.ends_with("ca dir/bundle.pem'"), "one word of the shell: {quoted}");
+    assert!(quoted.contains("='/"), "a client runs in another folder: {quoted}");
     let java = out(&run(folder.path(), &["env", "java", "--config", "r.yaml"]));
     assert!(java.starts_with("# once: keytool -importcert "), "{java}");
     assert!(java.contains("ca dir/ca.pem' -keystore tidegate.p12 "), "{java}");
