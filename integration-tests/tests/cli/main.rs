@@ -162,7 +162,7 @@ fn check_reports_why_a_start_would_fail() {
     for (line, said) in [
         ("ca_dir: file/ca", "ca_dir: file/ca cannot be used as a folder: file is a file"),
         ("ca_dir: file", "ca_dir: file cannot be used as a folder"),
-        ("ca_dir: open", "chmod 700 open"),
+        ("ca_dir: open", "ca_dir: the CA cannot be used: open holds the key"),
         ("log: {access_file: none/access.log}", "log.access_file"),
     ] {
         write(folder.path(), "r.yaml", &format!("{line}\n{rules}"));

@@ -49,7 +49,7 @@ fn check_ca(settings: &Settings) -> anyhow::Result<()> {
         return Ok(());
     }
     check_folder("ca_dir", &settings.ca_dir)?;
-    Ok(Ca::check(&settings.ca_dir)?)
+    Ca::check(&settings.ca_dir).context("ca_dir: the CA cannot be used")
 }
 
 /// Whether this user can write to the folder, or make it.
