@@ -214,7 +214,8 @@ async fn a_log_that_cannot_be_written_stops_no_request() {
 #[tokio::test]
 async fn an_access_file_that_cannot_be_written_is_reported_once() {
     let site = Site::start();
-    let file = RuleFile::one_rule("rate: 1000/s, burst: 1000").with("log: {access_file: /dev/full}");
+    let file =
+        RuleFile::one_rule("rate: 1000/s, burst: 1000").with("log: {access_file: /dev/full}");
     let member = Member::start(&file).await;
     let answers = crawl(&[member.proxy()], 2, &site.url("/"), 20).await;
     assert_eq!(statuses(&answers), [(200, 20)].into());

@@ -129,8 +129,8 @@ fn millis(length: Duration) -> u64 {
 fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
     let policy = rule.and_then(|rule| rule.cooldown.as_ref());
     let cooldown = &seen.cooldown;
-    let probes = policy.is_none_or(|policy| policy.probe)
-        && !cooldown.cause.is_some_and(Cause::is_pause);
+    let probes =
+        policy.is_none_or(|policy| policy.probe) && !cooldown.cause.is_some_and(Cause::is_pause);
     // After the cooldown a probe is due or in flight. Without probes, the scope is open.
     let state = match cooldown.until {
         0 => ScopeState::Open,
