@@ -29,6 +29,7 @@ use std::{
     rc::Rc,
 };
 
+pub(crate) use check::paths::{check_access, check_folder};
 pub use diff::{Diff, diff};
 pub use env::Env;
 pub use problem::{Problem, Problems, Severity, report_json};

@@ -91,9 +91,6 @@ impl App {
         for warning in &loaded.warnings {
             events.emit(Event::Warned { what: warning.one_line() });
         }
-        if let Err(error) = preflight::check_keep(&settings) {
-            events.emit(Event::Warned { what: format!("no page can be kept: {error:#}") });
-        }
         let rules = loaded.rules.as_slice().len();
         let store = backend(&settings, &metrics)?;
         let shared = match &store {

@@ -59,7 +59,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     for problem in problems {
         out.line(problem)?;
     }
-    start.context("the file is valid, but the proxy would not work on this machine")?;
+    start.context("the file is valid, but the proxy would not start on this machine")?;
     let name = config::file_of(path)
         .map_or_else(|| config::BUILT_IN_NAME.to_owned(), |path| path.display().to_string());
     let plural = if rules == 1 { "" } else { "s" };

@@ -6,7 +6,7 @@ mod cooldown;
 mod detect;
 mod hosts;
 mod learn;
-mod paths;
+pub(super) mod paths;
 mod reach;
 mod rule;
 mod store;

@@ -36,7 +36,7 @@ const CA_LIFE: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 const BACKDATE: Duration = DAY;
 /// Key and certificate of a CA created here. They share one file, so that they always belong
 /// together.
-const KEY_FILE: &str = "ca.key";
+pub(crate) const KEY_FILE: &str = "ca.key";
 /// The certificate, for clients.
 const CERTIFICATE_FILE: &str = "ca.pem";
 /// The system's roots and the CA, for clients that accept a single bundle only.

@@ -52,9 +52,7 @@ pub(super) fn settings(reader: &Reader<'_>, context: &FileContext<'_>) -> Settin
             error_bytes: sizes.get("error_bytes"),
             delay: sizes.get("delay"),
             same_page: reader.section("detect").word::<&str>("same_page") == "on",
-            keep: sizes
-                .optional("keep", |text| paths::resolve(text, context))
-                .map(|folder| Keep { folder, most: sizes.get("most") }),
+            keep: keep(&sizes, context),
         },
         timeouts: timeouts(&reader.section("timeouts")),
         limits: limits(&reader.section("limits"), listen),
@@ -75,6 +73,16 @@ pub(super) fn settings(reader: &Reader<'_>, context: &FileContext<'_>) -> Settin
         reader.wrong("listen", Wrong::new(message, help));
     }
     settings
+}
+
+/// The folder for pages. The proxy works without it.
+fn keep(section: &Reader<'_>, context: &FileContext<'_>) -> Option<Keep> {
+    let folder = section.optional("keep", |text| paths::resolve(text, context))?;
+    if let Err(why) = paths::check_folder(&folder) {
+        let help = "name a folder that Tidegate can write to, or remove `keep`";
+        section.warn("keep", Wrong::new(format!("no page can be kept: {why}"), help));
+    }
+    Some(Keep { folder, most: section.get("most") })
 }
 
 /// An address with a port.
