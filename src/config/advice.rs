@@ -124,8 +124,9 @@ pub(super) fn for_mapping(name: &str, kind: &Kind, node: &Node) -> Option<String
         Value::List(items) if !items.is_empty() => "[...]",
         _ => return None,
     };
-    let keys = kind.section()?.keys;
-    let mut takers = keys.iter().filter(|key| takes(&key.kind, node));
+    let kinds = if let Kind::Either(kinds) = kind { kinds } else { std::slice::from_ref(kind) };
+    let section = kinds.iter().find(|kind| matches!(kind, Kind::Section(_)))?.section()?;
+    let mut takers = section.keys.iter().filter(|key| takes(&key.kind, node));
     let mapping = format!("`{name}: {{{}: {shown}}}`", takers.next()?.name);
     Some(match takers.next() {
         None => format!("did you mean {mapping}?"),
