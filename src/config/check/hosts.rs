@@ -87,7 +87,14 @@ pub(super) fn host(text: &str) -> Read<HostPattern> {
         Ok(Host::Name(name)) => Ok(HostPattern::Exact(name)),
         Ok(Host::Ip(ip)) if !below => Ok(HostPattern::Ip(ip.to_canonical())),
         Ok(Host::Ip(_)) => Err(wrong("an address has no subdomains", HOST_HELP.into())),
-        Err(why) => Err(wrong(&why.to_string(), HOST_HELP.into())),
+        // Clients send names in other scripts in this form.
+        Err(why) => match idna::domain_to_ascii(bare) {
+            Ok(ascii) if !bare.is_ascii() => {
+                let below = if below { "*." } else { "" };
+                Err(wrong("it is not ASCII", format!("did you mean `{below}{ascii}`?")))
+            }
+            _ => Err(wrong(&why.to_string(), HOST_HELP.into())),
+        },
     }
 }
 
@@ -308,6 +315,8 @@ mod tests {
             ("shop.example:443", "did you mean `shop.example`?"),
             ("shop.example/a", r#"did you mean `{hosts: ["shop.example"], paths: ["/a*"]}`?"#),
             ("*shop*", HOST_HELP),
+            ("Bücher.example", "did you mean `xn--bcher-kva.example`?"),
+            ("*.bücher.example", "did you mean `*.xn--bcher-kva.example`?"),
             ("10.0.0.0/8", HOST_HELP),
             ("*.10.0.0.1", HOST_HELP),
         ];
