@@ -28,11 +28,14 @@ mod which;
 
 use std::{
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 
 use crate::config::{self, Loaded, Overrides, Problems};
 use out::{Colour, Out};
@@ -51,6 +54,23 @@ pub struct Args {
     global: Global,
     #[command(subcommand)]
     command: Option<Command>,
+}
+
+impl Args {
+    /// Parses the command line of this process; wrong usage ends the process.
+    #[must_use]
+    pub fn of_process() -> Self {
+        Self::try_parse().unwrap_or_else(|mut error| {
+            if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+                && Path::new(word).extension().is_some_and(|end| end == "yaml" || end == "yml")
+            {
+                let tip = format!("to run with this rule file, write `tidegate --config {word}`");
+                let tip = ContextValue::StyledStrs(vec![tip.into()]);
+                error.insert(ContextKind::Suggested, tip);
+            }
+            error.exit()
+        })
+    }
 }
 
 const EXAMPLES: &str = "\

@@ -4,6 +4,7 @@
 //! table of all keys, `section` reads a mapping by that table, `check` builds [`Settings`] and
 //! [`RuleSet`] from it. Nothing takes effect here: a file is valid as a whole or is rejected.
 
+mod advice;
 mod check;
 mod cursor;
 mod diagnostics;
@@ -28,6 +29,7 @@ use std::{
     rc::Rc,
 };
 
+pub(crate) use check::paths::{check_access, check_folder};
 pub use diff::{Diff, diff};
 pub use env::Env;
 pub use problem::{Problem, Problems, Severity, report_json};
@@ -147,7 +149,7 @@ pub fn file_of(path: Option<&Path>) -> Option<PathBuf> {
 
 fn read(path: &Path, name: &str) -> Result<String, Problems> {
     let failed = |error: std::io::Error| {
-        let help = "name another file with `--config FILE`";
+        let help = "put a readable file there, or start with another one: `--config FILE`";
         Problems::of_file(name, format!("it cannot be read: {error}"), Some(help))
     };
     let file = File::open(path).map_err(failed)?;
@@ -210,6 +212,8 @@ fn parse_with(
     let main = problem::Source::new(name, text);
     let diagnostics = Diagnostics::new(std::iter::once(main).chain(sources).collect());
     flaws.into_iter().for_each(|flaw| diagnostics.note(Severity::Error, flaw));
+    let idle = include::idle(syntax_tree.root.as_deref(), folder);
+    idle.into_iter().for_each(|flaw| diagnostics.note(Severity::Warning, flaw));
     let root = collect_flaws(&diagnostics, syntax_tree);
     let documents = files.iter().enumerate();
     let documents = documents

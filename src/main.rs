@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 /// Every request allocates and frees buffers. jemalloc reuses them quickly, and returns pages after
 /// the load.
 #[cfg(feature = "jemalloc")]
@@ -11,5 +9,5 @@ use clap::Parser as _;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    tidegate::cli::run(tidegate::cli::Args::parse())
+    tidegate::cli::run(tidegate::cli::Args::of_process())
 }

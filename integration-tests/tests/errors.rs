@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use integration_tests::{
-    client::get,
+    client::{get, get_direct},
     load::crawl,
     member::{Member, RuleFile},
     news,
@@ -57,6 +57,26 @@ async fn a_crawl_of_missing_pages_keeps_to_the_error_limit_and_continues() {
         assert!(pair[4] - pair[0] >= Duration::from_millis(900), "five in {:?}", pair[4] - pair[0]);
     }
     assert!(member.events("probe_sent").await.is_empty(), "it needs no probe");
+}
+
+#[tokio::test]
+async fn a_scope_is_shown_as_open_once_its_pause_is_over() {
+    let (redis, site) = (Redis::start(), Site::start());
+    let rule = "rate: 500/s, max_wait: 0s, errors: 1/s, cooldown: {for: 100ms-200ms}";
+    let member = Member::start(&RuleFile::one_rule(rule).redis(&redis)).await;
+    site.on("/gone", Page::NotFound);
+    assert_eq!(get(member.proxy(), &site.url("/gone")).await.status, 404);
+    wait_until("the pause begins", SOON, async || !member.events("tripped").await.is_empty()).await;
+    // Both views: the member's own, and the store's.
+    for path in ["/api/v1/status", "/api/v1/fleet"] {
+        wait_until("the pause is over without a request", SOON, async || {
+            let answer = get_direct(member.admin(), path).await;
+            let view: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+            view["scopes"][0]["state"] == "open"
+        })
+        .await;
+    }
+    assert_eq!(site.count(), 1);
 }
 
 #[tokio::test]

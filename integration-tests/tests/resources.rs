@@ -212,6 +212,23 @@ async fn a_log_that_cannot_be_written_stops_no_request() {
 }
 
 #[tokio::test]
+async fn an_access_file_that_cannot_be_written_is_reported_once() {
+    let site = Site::start();
+    let file =
+        RuleFile::one_rule("rate: 1000/s, burst: 1000").with("log: {access_file: /dev/full}");
+    let member = Member::start(&file).await;
+    let answers = crawl(&[member.proxy()], 2, &site.url("/"), 20).await;
+    assert_eq!(statuses(&answers), [(200, 20)].into());
+    wait_until("each line is counted", SOON, async || {
+        member.metric("tidegate_log_lines_dropped_total", &[]).await >= 20.0
+    })
+    .await;
+    let log = member.log();
+    let said = "log.access_file: /dev/full cannot be written, its lines are lost: No space left";
+    assert_eq!(log.matches(said).count(), 1, "{log}");
+}
+
+#[tokio::test]
 async fn a_log_line_is_one_line_of_json_for_any_request() {
     let site = Site::start();
     let file = RuleFile::one_rule("rate: 1000/s, burst: 1000")

@@ -129,11 +129,13 @@ fn millis(length: Duration) -> u64 {
 fn scope_of(seen: &Surveyed, rule: Option<&Rule>) -> FleetScope {
     let policy = rule.and_then(|rule| rule.cooldown.as_ref());
     let cooldown = &seen.cooldown;
-    // After the cooldown a probe is due or in flight. A rule without probes is open.
+    let probes =
+        policy.is_none_or(|policy| policy.probe) && !cooldown.cause.is_some_and(Cause::is_pause);
+    // After the cooldown a probe is due or in flight. Without probes, the scope is open.
     let state = match cooldown.until {
         0 => ScopeState::Open,
         until if until > cooldown.now => ScopeState::Cooling,
-        _ if policy.is_none_or(|policy| policy.probe) => ScopeState::Probing,
+        _ if probes => ScopeState::Probing,
         _ => ScopeState::Open,
     };
     let left = u64::try_from(cooldown.until - cooldown.now).unwrap_or(0);

@@ -166,7 +166,8 @@ impl Switches {
             match signatures.iter_mut().find(|signature| signature.name == *name) {
                 Some(signature) => signature.action = action,
                 None => {
-                    return Err(SignatureError::Unknown(Arc::clone(name), hint(name, signatures)));
+                    let near = similar(name, signatures);
+                    return Err(SignatureError::Unknown(Arc::clone(name), near));
                 }
             }
         }
@@ -174,13 +175,13 @@ impl Switches {
     }
 }
 
-/// A suggestion for a misspelt name.
-fn hint(name: &str, signatures: &[Signature]) -> String {
+/// The name that a misspelt one is most similar to, if any.
+fn similar(name: &str, signatures: &[Signature]) -> Option<Arc<str>> {
     let likeness = |signature: &&Signature| {
         (strsim::jaro_winkler(name, &signature.name) * 1_000.0).round() as u64
     };
     let near = signatures.iter().max_by_key(likeness).filter(|best| likeness(best) > 850);
-    near.map_or_else(String::new, |best| format!("; did you mean `{}`?", best.name))
+    near.map(|best| Arc::clone(&best.name))
 }
 
 /// Rejects a signature that could never match or never be reported.

@@ -314,9 +314,9 @@ pub enum SignatureError {
     /// An empty or overlong pattern.
     #[error("the signature `{0}` has a pattern of {1} bytes: write 1 to 512")]
     BadPattern(Arc<str>, usize),
-    /// A switch for a signature that does not exist.
-    #[error("there is no signature `{0}` to switch off{1}")]
-    Unknown(Arc<str>, String),
+    /// A switch for a signature that does not exist, and the one that is probably meant.
+    #[error("there is no signature `{0}`")]
+    Unknown(Arc<str>, Option<Arc<str>>),
     /// More than the automaton can hold.
     #[error("the signatures of one rule are too many or too long to compile: {0}")]
     TooMany(String),

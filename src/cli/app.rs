@@ -123,7 +123,8 @@ impl App {
             reload::values(&loaded),
             drain.clone(),
         );
-        admin.ca_pem.store(Arc::new(ca_pem(&loaded, &proxy)?));
+        let ca_pem = ca_pem(&loaded, &proxy).context("ca_dir: the CA cannot be used")?;
+        admin.ca_pem.store(Arc::new(ca_pem));
         let reload = Reload::new(
             overrides,
             loaded,

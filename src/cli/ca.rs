@@ -42,10 +42,12 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     Ok(Outcome::Success)
 }
 
-/// The path of the certificate, whether or not it exists.
+/// The path of the certificate, whether or not it exists. It is absolute, because clients run in
+/// other folders.
 pub(super) fn certificate(settings: &Settings) -> PathBuf {
-    match &settings.ca {
+    let path = match &settings.ca {
         Some((certificate, _)) => certificate.clone(),
         None => settings.ca_dir.join("ca.pem"),
-    }
+    };
+    std::path::absolute(&path).unwrap_or(path)
 }

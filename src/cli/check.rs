@@ -38,6 +38,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     if let (Some(url), Ok(loaded)) = (&args.explain, &read) {
         return which::explain(loaded, url, args.json, out);
     }
+    let start = read.as_ref().map_or(Ok(()), preflight);
     let (problems, rules) = match &read {
         Ok(loaded) => (loaded.warnings.as_slice(), loaded.rules.as_slice().len()),
         // An invalid file is an ordinary error: printed to standard error, exit code 2.
@@ -45,17 +46,20 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         Err(problems) => (problems.as_slice(), 0),
     };
     if args.json {
-        out.json(&config::report_json(problems))?;
+        let mut report = config::report_json(problems);
+        report["start"] = start.as_ref().err().map(|error| format!("{error:#}")).into();
+        out.json(&report)?;
         let bad = problems.iter().any(|problem| problem.severity == Severity::Error);
-        return Ok(if bad { Outcome::BadFile } else { Outcome::Success });
+        return Ok(match start {
+            _ if bad => Outcome::BadFile,
+            Ok(()) => Outcome::Success,
+            Err(_) => Outcome::Negative,
+        });
     }
     for problem in problems {
         out.line(problem)?;
     }
-    if let Ok(loaded) = &read {
-        preflight(loaded)
-            .context("the file is valid, but the proxy would not start on this machine")?;
-    }
+    start.context("the file is valid, but the proxy would not start on this machine")?;
     let name = config::file_of(path)
         .map_or_else(|| config::BUILT_IN_NAME.to_owned(), |path| path.display().to_string());
     let plural = if rules == 1 { "" } else { "s" };

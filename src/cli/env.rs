@@ -41,7 +41,7 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
         // A given CA has no bundle; its owner decides what a bundle contains.
         bundle: match &loaded.settings.ca {
             Some(_) => quoted(&certificate.display().to_string()),
-            None => quoted(&loaded.settings.ca_dir.join("bundle.pem").display().to_string()),
+            None => quoted(&certificate.with_file_name("bundle.pem").display().to_string()),
         },
         certificate: quoted(&certificate.display().to_string()),
     });

@@ -17,17 +17,18 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-FILE is a saved page or a raw HTTP response (`curl -i`, or a file of `inspect.keep`).
+FILE is a saved page, a raw HTTP response (`curl -i`, or a file of `inspect.keep`), or a folder of
+them.
 Exit code 1: the proposed signature misses a blocked page or matches an ordinary one.
 
 Example:
-  tidegate learn-signature wall-1.html wall-2.html --ordinary page-1.html --ordinary page-2.html")]
+  tidegate learn-signature walls/*.html --ordinary pages/*.html")]
 pub(super) struct Args {
     /// Blocked pages of the site
     #[arg(required = true, value_name = "FILE")]
     blocked: Vec<PathBuf>,
-    /// An ordinary page of the same site; may be repeated
-    #[arg(long, required = true, value_name = "FILE")]
+    /// Ordinary pages of the same site
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     ordinary: Vec<PathBuf>,
     /// Name of the signature
     #[arg(long, default_value = "learnt-wall")]
@@ -53,13 +54,13 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     };
     let learnt = learn(&args.blocked, &args.ordinary, &args.name, args.verdict, &options);
     let proposal = learnt.map_err(|error| Usage(error.to_string()))?;
-    out.raw(described(&proposal, args).as_bytes())?;
+    out.raw(described(&proposal).as_bytes())?;
     let is_good = proposal.missed.is_empty() && proposal.taken.is_empty();
     Ok(if is_good { Outcome::Success } else { Outcome::Negative })
 }
 
 /// The entry for the rule file, and its result on the given pages.
-fn described(proposal: &Proposal, args: &Args) -> String {
+fn described(proposal: &Proposal) -> String {
     let Signature { name, verdict, title, body, text, .. } = &proposal.signature;
     let mut shown = format!("detect:\n  - name: {name}\n    verdict: {verdict}\n");
     for (key, strings) in [("title", title), ("body", body), ("text", text)] {
@@ -69,12 +70,9 @@ fn described(proposal: &Proposal, args: &Args) -> String {
             _ = writeln!(shown, "    {key}: {list}");
         }
     }
-    let (all, ordinary) = (args.blocked.len(), args.ordinary.len());
-    _ = writeln!(
-        shown,
-        "# matches {} of {all} blocked pages",
-        all - proposal.missed.len().min(all)
-    );
+    let (all, ordinary) = proposal.pages;
+    let found = all - proposal.missed.len().min(all);
+    _ = writeln!(shown, "# matches {found} of {all} blocked pages");
     _ = writeln!(shown, "# matches {} of {ordinary} ordinary pages", proposal.taken.len());
     for missed in &proposal.missed {
         _ = writeln!(shown, "# misses {missed}");

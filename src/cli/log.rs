@@ -128,6 +128,8 @@ fn setter<S: 'static>(handle: reload::Handle<Targets, S>) -> SetLogLevel {
 struct AccessFile {
     path: PathBuf,
     file: File,
+    /// Whether the last line could not be written.
+    is_failing: bool,
 }
 
 impl AccessFile {
@@ -136,7 +138,23 @@ impl AccessFile {
         let file = opened.with_context(|| {
             format!("log.access_file: {} cannot be opened for writing", path.display())
         })?;
-        Ok(Self { path, file })
+        Ok(Self { path, file, is_failing: false })
+    }
+
+    /// Writes a line. The first of several errors in a row is reported.
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(line);
+        let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
+        if let Err(error) = &written
+            && !was_failing
+        {
+            let path = self.path.display();
+            let report = format!(
+                "error: log.access_file: {path} cannot be written, its lines are lost: {error}\n"
+            );
+            io::stderr().write_all(report.as_bytes()).ok();
+        }
+        written
     }
 }
 
@@ -144,7 +162,7 @@ fn write_lines(messages: &Receiver<Message>, mut access: Option<AccessFile>, dro
     let to_stderr = |line: &[u8]| io::stderr().write_all(line);
     while let Ok(message) = messages.recv() {
         let written = match (message, &mut access) {
-            (Message::Access(line), Some(access)) => access.file.write_all(&line),
+            (Message::Access(line), Some(access)) => access.write(&line),
             (Message::Line(line) | Message::Access(line), _) => to_stderr(&line),
             (Message::Reopen, Some(open)) => match AccessFile::open(open.path.clone()) {
                 Ok(new) => {

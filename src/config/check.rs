@@ -6,7 +6,7 @@ mod cooldown;
 mod detect;
 mod hosts;
 mod learn;
-mod paths;
+pub(super) mod paths;
 mod reach;
 mod rule;
 mod store;
@@ -67,7 +67,8 @@ pub(super) fn file(
     if lists.is_empty() {
         lists.extend(built_in_rules(&reader, context));
     }
-    (settings, RuleSet::new(rules(&reader, &lists, context)))
+    let rules = rules(&reader, &lists, &settings, context);
+    (settings, RuleSet::new(rules))
 }
 
 /// The rules of the built-in file, without places: their lines are not those of this file.
@@ -77,7 +78,12 @@ fn built_in_rules<'a>(reader: &Reader<'a>, context: &FileContext<'_>) -> Option<
 }
 
 /// The rules of these lists, one list per file.
-fn rules(reader: &Reader<'_>, lists: &[Cursor<'_>], context: &FileContext<'_>) -> Vec<Rule> {
+fn rules(
+    reader: &Reader<'_>,
+    lists: &[Cursor<'_>],
+    settings: &Settings,
+    context: &FileContext<'_>,
+) -> Vec<Rule> {
     let switches = detect::switches(reader);
     let defaults = rule::defaults(reader, &switches, context);
     for cursor in lists.iter().filter(|cursor| cursor.is_list() && cursor.is_empty()) {
@@ -103,5 +109,6 @@ fn rules(reader: &Reader<'_>, lists: &[Cursor<'_>], context: &FileContext<'_>) -
         read.push((item, rule));
     }
     reach::check(&read);
+    read.iter().for_each(|(cursor, rule)| top::check_rule(cursor, rule, settings));
     read.into_iter().map(|(_, rule)| rule).collect()
 }

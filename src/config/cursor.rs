@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::{
+    advice,
     diagnostics::Diagnostics,
     keys::{Kind, Section},
     problem::Severity,
@@ -59,13 +60,25 @@ impl<'a> Cursor<'a> {
                 self.wrong(Wrong::new("there is no value", help));
             }
             Value::Scalar(_) if !self.kind.all_words().is_empty() => {
-                self.scalar(|text| range::word(self.kind, text));
+                self.scalar(|text| {
+                    let wrong =
+                        |wrong: Wrong| Wrong { help: self.as_mapping().or(wrong.help), ..wrong };
+                    range::word(self.kind, text).map_err(wrong)
+                });
             }
             Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
                 let message = format!("{} does not belong here", self.node.kind());
-                self.wrong(Wrong::new(message, format!("write {}", self.kind.words())));
+                let help = self.as_mapping();
+                let help = help.unwrap_or_else(|| format!("write {}", self.kind.words()));
+                self.wrong(Wrong::new(message, help));
             }
         }
+    }
+
+    /// The mapping that the value probably stands for, as advice.
+    fn as_mapping(&self) -> Option<String> {
+        let name = self.path.rsplit('.').next().unwrap_or_default();
+        advice::for_mapping(name, self.kind, &self.node)
     }
 
     /// The text of a scalar; `None` otherwise.
@@ -74,8 +87,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// Parses a scalar with `read`; `None` if that fails, which is reported.
-    pub(super) fn scalar<T>(&self, read: impl FnOnce(&str) -> Read<T>) -> Option<T> {
-        read(self.bare_text()?).map_err(|wrong| self.wrong_scalar(wrong)).ok()
+    pub(super) fn scalar<T>(&self, read: impl Fn(&str) -> Read<T>) -> Option<T> {
+        let text = self.bare_text()?;
+        let wrong = match read(text) {
+            Ok(value) => return Some(value),
+            Err(wrong) => wrong,
+        };
+        let meant = advice::spellings(text).into_iter().find(|spelling| read(spelling).is_ok());
+        let meant = meant.filter(|_| !self.kind.is_secret());
+        let help = meant.map(|meant| format!("did you mean `{meant}`?")).or(wrong.help);
+        self.wrong_scalar(Wrong { help, ..wrong });
+        None
     }
 
     /// The text of a scalar that is not in quotes by mistake; `None` otherwise, which is reported.

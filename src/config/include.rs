@@ -33,6 +33,19 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
+/// The patterns of `root` with a `*` that match no file, as warnings.
+pub(super) fn idle(root: Option<&Node>, folder: &Path) -> Vec<Flaw> {
+    let none = |pattern: &str| matching(&folder.join(pattern)).is_ok_and(|found| found.is_empty());
+    let idle = patterns(root).into_iter().filter(|(_, node)| none(node.text().unwrap_or_default()));
+    let flaw = |(path, node): (String, &Node)| {
+        let place = folder.join(node.text().unwrap_or_default());
+        let message = format!("{} matches no file", quote(&place.display().to_string()));
+        let help = "correct the pattern, or ignore this until the first file is there";
+        Flaw::new(node.place, path, Wrong::new(message, help))
+    };
+    idle.map(flaw).collect()
+}
+
 /// The files that the rule file with the tree `root` includes, in order, and the patterns or files
 /// with errors.
 pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>) {

@@ -94,19 +94,13 @@ pub(super) fn did_you_mean<'w>(
     text: &str,
     words: impl Iterator<Item = &'w str>,
 ) -> Option<&'w str> {
-    if text.len() > 64 {
-        return None;
-    }
-    let lower = text.to_ascii_lowercase();
-    let scored = words.map(|word| (strsim::jaro_winkler(&lower, word), word));
+    let scored = words.map(|word| (similarity(text, word), word));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
     best.filter(|(score, _)| *score >= 0.8).map(|(_, word)| word)
 }
 
-/// A suggestion for an unknown key or word: the most similar one, otherwise all of them.
-pub(super) fn nearest<'w>(text: &str, words: impl Iterator<Item = &'w str> + Clone) -> String {
-    match did_you_mean(text, words.clone()) {
-        Some(word) => format!("did you mean `{word}`?"),
-        None => format!("known here: {}", words.collect::<Vec<_>>().join(", ")),
-    }
+/// How similar `text` is to `word`, from 0 to 1.
+pub(super) fn similarity(text: &str, word: &str) -> f64 {
+    // The cost grows with both lengths, and no word of the rule file is long.
+    if text.len() > 64 { 0.0 } else { strsim::jaro_winkler(&text.to_ascii_lowercase(), word) }
 }

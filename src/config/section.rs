@@ -10,6 +10,7 @@ use serde::{
 };
 
 use super::{
+    advice,
     cursor::{Cursor, join},
     diagnostics::{Diagnostics, Shown},
     keys::{Default, Key, Kind, Section},
@@ -84,10 +85,7 @@ impl<'a> Reader<'a> {
                     "<<" => {
                         "merge keys are not supported; an alias can replace a whole value".into()
                     }
-                    "include" => "it belongs to the top level of the rule file, and an included \
-                                  file cannot include others"
-                        .into(),
-                    text => range::nearest(text, self.section.keys.iter().map(|key| key.name)),
+                    text => advice::for_key(text, self.section),
                 };
                 self.wrong_key(
                     name,

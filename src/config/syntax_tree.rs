@@ -258,11 +258,11 @@ fn parse_events(text: &str, file: usize, env: &Env<'_>) -> SyntaxTree {
 
 /// The likely cause of a syntax error at this line (from 1) and column (from 0).
 fn advice(text: &str, (line, column): (usize, usize)) -> &'static str {
-    let mut lines = text.lines();
-    if text.lines().any(|line| line.trim_start_matches(' ').starts_with('\t')) {
-        return "indent with spaces: YAML allows no tab there";
+    let here = line.checked_sub(1).and_then(|before| text.lines().nth(before)).unwrap_or("");
+    let indents = |line: &str| line.trim_start_matches(' ').starts_with('\t');
+    if here.contains('\t') || text.lines().any(indents) {
+        return "write spaces instead of tabs";
     }
-    let here = line.checked_sub(1).and_then(|before| lines.nth(before)).unwrap_or("");
     if here.chars().nth(column) == Some('*') {
         return "quote a pattern that begins with `*`: `\"*\"`, `\"*.shop.example\"`";
     }

@@ -54,7 +54,7 @@ fn decimal(text: &str) -> Option<f64> {
 }
 
 /// Splits `30s` into `30` and `s`.
-fn split_unit(text: &str) -> (&str, &str) {
+pub(super) fn split_unit(text: &str) -> (&str, &str) {
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (text[..at].trim_end(), text[at..].trim())
 }
@@ -77,7 +77,7 @@ pub(super) fn duration(text: &str) -> Read<Duration> {
         }
         other => {
             let message = format!("{} is not a valid unit of time", quote(other));
-            return Err(Wrong::new(message, unit_help(other, number)));
+            return Err(Wrong::new(message, DURATION_HELP));
         }
     };
     // Whole microseconds: the unit of the stores.
@@ -85,16 +85,16 @@ pub(super) fn duration(text: &str) -> Read<Duration> {
         .map_err(|_| Wrong::new(format!("{} is too long", quote(text)), DURATION_HELP))
 }
 
-fn unit_help(unit: &str, number: &str) -> String {
-    let likely = match unit.to_ascii_lowercase().as_str() {
-        "sec" | "secs" | "second" | "seconds" => "s",
-        "min" | "mins" | "minute" | "minutes" => "m",
-        "hr" | "hrs" | "hour" | "hours" => "h",
-        "day" | "days" => "d",
-        "msec" | "millis" | "milliseconds" => "ms",
-        _ => return DURATION_HELP.to_owned(),
-    };
-    format!("did you mean `{number}{likely}`?")
+/// The unit that a word for a time stands for.
+pub(super) fn time_unit(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "ms" | "msec" | "millis" | "milliseconds" => "ms",
+        "s" | "sec" | "secs" | "second" | "seconds" => "s",
+        "m" | "min" | "mins" | "minute" | "minutes" => "m",
+        "h" | "hr" | "hrs" | "hour" | "hours" => "h",
+        "d" | "day" | "days" => "d",
+        _ => return None,
+    })
 }
 
 /// A duration, or a range of durations: `45s`, `30s-60s`.
@@ -182,11 +182,7 @@ fn per_window<'a>(text: &'a str, what: &str) -> Read<(&'a str, Duration)> {
     let (number, unit) = (number.trim(), unit.trim());
     match window(unit) {
         Some(window) => Ok((number, window)),
-        None => {
-            let guess = unit.get(..1).map(str::to_ascii_lowercase).filter(|c| window(c).is_some());
-            let help = guess.map_or(help, |c| format!("did you mean `{number}/{c}`?"));
-            Err(Wrong::new(format!("{} is not a valid unit of time", quote(unit)), help))
-        }
+        None => Err(Wrong::new(format!("{} is not a valid unit of time", quote(unit)), help)),
     }
 }
 

@@ -26,6 +26,8 @@ const TELLING: [&str; 8] =
 pub struct Proposal {
     /// The entry for `detect`.
     pub signature: Signature,
+    /// The number of blocked pages, and of ordinary ones.
+    pub pages: (usize, usize),
     /// Blocked pages that it does not match.
     pub missed: Vec<String>,
     /// Ordinary pages that it matches.
@@ -88,7 +90,8 @@ pub fn learn(
         }
         Ok::<_, ExplainError>(otherwise)
     };
-    Ok(Proposal { missed: matches(blocked, true)?, taken: matches(ordinary, false)?, signature })
+    let (missed, taken) = (matches(blocked, true)?, matches(ordinary, false)?);
+    Ok(Proposal { signature, pages: (walls.len(), pages.len()), missed, taken })
 }
 
 fn read(paths: &[PathBuf], options: &Options) -> Result<Vec<Page>, ExplainError> {

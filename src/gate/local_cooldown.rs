@@ -259,6 +259,11 @@ impl LocalCooldown {
         self.paused.store(cause.is_some_and(Cause::is_pause), Ordering::Relaxed);
     }
 
+    /// Whether the last cooldown is a pause, which ends by itself.
+    pub(super) fn is_pause(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
     /// Whether the last cooldown was a pause, which ends by itself. True only once.
     pub(super) fn was_paused(&self) -> bool {
         self.paused.swap(false, Ordering::Relaxed)

@@ -330,8 +330,12 @@ fn status(scope: &Arc<ActiveScope>) -> ScopeStatus {
         .opened()
         .map_or(Duration::ZERO, |opened| (opened + ramp).saturating_duration_since(now));
     let closed = rule.opens_in().filter(|_| rule.mode == Mode::Enforce);
+    let probes = rule.cooldown.as_ref().is_some_and(|policy| policy.probe);
     let (state, remaining) = match scope.cooldown.phase() {
         CachedPhase::Cooling(until) if until > now => (ScopeState::Cooling, until - now),
+        CachedPhase::Cooling(_) if !probes || scope.cooldown.is_pause() => {
+            (ScopeState::Open, Duration::ZERO)
+        }
         CachedPhase::Cooling(_) => (ScopeState::Probing, Duration::ZERO),
         CachedPhase::Probing(until) | CachedPhase::Due(until) => {
             (ScopeState::Probing, until.saturating_duration_since(now))

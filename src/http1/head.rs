@@ -80,6 +80,10 @@ struct Request {
 impl Head {
     /// Parses more of `bytes`, which begin with the head and grow from call to call.
     pub(super) fn advance(&mut self, bytes: &[u8], limits: Limits) -> Result<Progress, Violation> {
+        // No request begins like this, so a TLS hello on the wrong port need not wait for a line end.
+        if bytes.first().is_some_and(|first| !is_token(*first) && !first.is_ascii_whitespace()) {
+            return Err(Violation::NotHttp);
+        }
         while let Some(found) = memchr(b'\n', &bytes[self.searched..]) {
             let end = self.searched + found;
             self.bound(end, limits)?;
@@ -104,14 +108,7 @@ impl Head {
         }
         self.searched = bytes.len();
         self.bound(bytes.len(), limits)?;
-        match bytes.get(self.line_start) {
-            // No request begins like this, so a TLS hello on the wrong port need not wait for a
-            // line end.
-            Some(first) if self.request.is_none() && !is_token(*first) && *first != b'\r' => {
-                Err(Violation::RequestLine)
-            }
-            _ => Ok(Progress::Incomplete),
-        }
+        Ok(Progress::Incomplete)
     }
 
     /// Whether all field names are in title case (`User-Agent`), as hyper writes them by default.

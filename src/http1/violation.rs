@@ -3,6 +3,12 @@
 /// Why a request is refused; a message for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
+    /// Another protocol, often TLS or SOCKS.
+    #[error(
+        "this is no HTTP request: this port takes proxy requests over plain HTTP, so the URL of \
+         the proxy begins with http://, also for https sites"
+    )]
+    NotHttp,
     /// RFC 9112 section 3.
     #[error("the request line is not `METHOD target HTTP/1.1`")]
     RequestLine,
@@ -61,7 +67,8 @@ impl Violation {
     #[must_use]
     pub const fn status(self) -> (u16, &'static str) {
         match self {
-            Self::RequestLine
+            Self::NotHttp
+            | Self::RequestLine
             | Self::LineEnd
             | Self::Control
             | Self::Field

@@ -282,7 +282,7 @@ fn explain(refused: &crate::gate::Refused, max_wait: Option<Duration>) -> String
              {longest}."
         ),
         RefusalReason::Cooldown => {
-            format!("The site blocks: the cooldown of rule `{rule}` lasts longer than {longest}.")
+            format!("Rule `{rule}` is cooling down, for longer than {longest}.")
         }
         RefusalReason::Hours => {
             format!("Rule `{rule}` is outside of its hours, for longer than {longest}.")

@@ -114,6 +114,17 @@ impl Ca {
         }
     }
 
+    /// Checks the CA in `dir`, or whether one may be created there, without creating it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn check(dir: &Path) -> Result<(), CaError> {
+        if dir.join(KEY_FILE).exists() {
+            return Self::open_own(dir).map(drop);
+        }
+        if dir.exists() { files::refuse_exposed(dir, 0o700) } else { Ok(()) }
+    }
+
     fn open_own(dir: &Path) -> Result<Arc<Self>, CaError> {
         files::private_dir(dir)?;
         let key = dir.join(KEY_FILE);

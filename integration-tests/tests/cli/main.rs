@@ -3,7 +3,9 @@
 mod fleet;
 mod which;
 
-use std::{path::Path, process::Output, time::Duration};
+use std::{
+    fs::Permissions, os::unix::fs::PermissionsExt as _, path::Path, process::Output, time::Duration,
+};
 
 use integration_tests::{
     client::get,
@@ -78,6 +80,9 @@ fn wrong_usage_is_exit_code_2() {
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", err(&output));
         assert!(err(&output).contains("--help"), "{words:?} names the way out");
     }
+    let file = run(folder().path(), &["rules.yaml"]);
+    assert_eq!(file.status.code(), Some(2));
+    assert!(err(&file).contains("tidegate --config rules.yaml"), "{}", err(&file));
     let length = run(folder().path(), &["cooldown", "trip", "default", "--for", "5"]);
     assert_eq!(length.status.code(), Some(2));
     assert!(err(&length).contains("30s, 5m or 1h"), "{}", err(&length));
@@ -151,8 +156,13 @@ fn check_reports_why_a_start_would_fail() {
     let folder = folder();
     let rules = GOOD.replace("burst: 5", "burst: 5, intercept: true");
     write(folder.path(), "file", "no folder");
+    let open = folder.path().join("open");
+    std::fs::create_dir(&open).expect("the folder is writable");
+    std::fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("it was made here");
     for (line, said) in [
-        ("ca_dir: file/ca", "is not a folder"),
+        ("ca_dir: file/ca", "ca_dir: file/ca cannot be used as a folder: file is a file"),
+        ("ca_dir: file", "ca_dir: file cannot be used as a folder"),
+        ("ca_dir: open", "ca_dir: the CA cannot be used: open holds the key"),
         ("log: {access_file: none/access.log}", "log.access_file"),
     ] {
         write(folder.path(), "r.yaml", &format!("{line}\n{rules}"));
@@ -161,7 +171,15 @@ fn check_reports_why_a_start_would_fail() {
         assert!(err(&checked).contains(said), "{}", err(&checked));
         let started = run(folder.path(), &["run", "r.yaml", "--listen", "127.0.0.1:0"]);
         assert_ne!(started.status.code(), Some(0), "{line}");
+        let program = run(folder.path(), &["check", "r.yaml", "--json"]);
+        assert_eq!(program.status.code(), Some(1), "{line}");
+        assert!(json(&program)["start"].to_string().contains(said), "{}", out(&program));
     }
+    // The proxy works without a place for pages.
+    write(folder.path(), "r.yaml", &format!("inspect: {{keep: file}}\n{GOOD}"));
+    let checked = run(folder.path(), &["check", "r.yaml"]);
+    assert_eq!(checked.status.code(), Some(0));
+    assert!(out(&checked).contains("inspect.keep: no page can be kept: file"), "{}", out(&checked));
 }
 
 #[test]
@@ -249,6 +267,7 @@ fn env_names_the_files_to_trust_where_a_rule_intercepts() {
     let lines = out(&run(folder.path(), &["env", "python", "--config", "r.yaml"]));
     let quoted = lines.lines().find(|line| line.contains("SSL_CERT_FILE")).expect("it is there");
     assert!(quoted.ends_with("ca dir/bundle.pem'"), "one word of the shell: {quoted}");
+    assert!(quoted.contains("='/"), "a client runs in another folder: {quoted}");
     let java = out(&run(folder.path(), &["env", "java", "--config", "r.yaml"]));
     assert!(java.starts_with("# once: keytool -importcert "), "{java}");
     assert!(java.contains("ca dir/ca.pem' -keystore tidegate.p12 "), "{java}");
@@ -277,6 +296,35 @@ fn explain_says_verdict_rule_and_evidence() {
     let missing = run(folder.path(), &["explain", "none.html"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(err(&missing).contains("none.html"), "{}", err(&missing));
+}
+
+#[test]
+fn a_signature_is_learnt_from_files_or_folders() {
+    let folder = folder();
+    let page = |title: &str, text: &str| {
+        format!("<html><head><title>{title}</title></head><body><p>{text}</p></body></html>")
+    };
+    for kind in ["walls", "pages"] {
+        std::fs::create_dir(folder.path().join(kind)).expect("the folder is writable");
+    }
+    for number in 1..=3 {
+        let wall = page("Shop shield", "Please prove that you are no machine");
+        write(folder.path(), &format!("walls/{number}.html"), &wall);
+        let ordinary = page(&format!("Shoe {number}"), "A shoe that fits, in stock");
+        write(folder.path(), &format!("pages/{number}.html"), &ordinary);
+    }
+    let files = |kind: &str| (1..=3).map(|n| format!("{kind}/{n}.html")).collect::<Vec<_>>();
+    let of_files = [files("walls"), vec!["--ordinary".to_owned()], files("pages")].concat();
+    let of_folders = ["walls", "--ordinary", "pages"].map(str::to_owned).to_vec();
+    for pages in [of_files, of_folders] {
+        let words: Vec<_> =
+            ["learn-signature"].into_iter().chain(pages.iter().map(String::as_str)).collect();
+        let learnt = run(folder.path(), &words);
+        assert_eq!(learnt.status.code(), Some(0), "{}{}", out(&learnt), err(&learnt));
+        for part in ["shop shield", "matches 3 of 3 blocked", "matches 0 of 3 ordinary"] {
+            assert!(out(&learnt).to_lowercase().contains(part), "{part}: {}", out(&learnt));
+        }
+    }
 }
 
 #[tokio::test]

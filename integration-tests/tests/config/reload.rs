@@ -110,7 +110,8 @@ async fn a_file_that_stays_away_is_a_problem() {
     let (mut reloader, _) = watch(&path);
     fs::remove_file(&path).expect("removed");
     let problems = next(&mut reloader).await.expect_err("gone");
-    assert!(problems.to_string().contains("it cannot be read"), "{problems}");
+    let said = problems.to_string();
+    assert!(said.contains("it cannot be read") && said.contains("put a readable file"), "{said}");
 }
 
 #[tokio::test]

@@ -393,6 +393,49 @@ fn intercept_on_a_rule_with_paths_is_a_warning() {
 }
 
 #[test]
+fn settings_that_cannot_have_an_effect_are_warnings() {
+    for (text, path) in [
+        (
+            "egress: {allow: [loopback, private], deny: [private]}\nrules: [{name: a, match: '*'}]",
+            "egress.allow[1]",
+        ),
+        ("rules: [{name: a, match: '*', rate: 5/s, each_user: {rate: 1/s}}]", "rules[0].each_user"),
+        ("include: 'no-such-folder/*.yaml'\nrules: [{name: a, match: '*'}]", "include"),
+    ] {
+        let warnings = good(text).warnings;
+        let [warning] = warnings.as_slice() else { panic!("{text}: {warnings:?}") };
+        assert_eq!(warning.path, path);
+        assert!(warning.help.is_some(), "{warning}");
+    }
+    let users = "auth: {users: {crawler: '${PROXY_PASSWORD}'}}\n\
+                 rules: [{name: a, match: '*', rate: 5/s, each_user: {rate: 1/s}}]";
+    assert_eq!(good(users).warnings, []);
+}
+
+#[test]
+fn an_upstream_proxy_is_not_the_own_listener() {
+    let file = |listen: &str, via: &str| {
+        let text = format!(
+            "listen: '{listen}'\nauth: none\nrules: [{{name: a, match: '*', via: '{via}'}}]"
+        );
+        config::parse(&text, "f", &env).map(drop).map_err(|problems| {
+            let [problem] = problems.as_slice() else { panic!("{problems}") };
+            problem.path.clone()
+        })
+    };
+    for (listen, via) in [
+        ("127.0.0.1:3128", "http://127.0.0.1:3128"),
+        ("127.0.0.1:3128", "socks5://localhost:3128"),
+        ("0.0.0.0:3128", "http://127.0.0.1:3128"),
+        ("[::1]:3128", "http://[::1]:3128"),
+    ] {
+        assert_eq!(file(listen, via), Err("rules[0].via".to_owned()), "{listen} {via}");
+    }
+    assert_eq!(file("127.0.0.1:3128", "http://127.0.0.1:3129"), Ok(()));
+    assert_eq!(file("127.0.0.1:3128", "http://192.0.2.7:3128"), Ok(()));
+}
+
+#[test]
 fn a_reload_can_ask_whether_it_would_open_the_proxy() {
     let settings = good("rules: [{name: a, match: '*'}]").settings;
     let address = |text: &str| text.parse().expect("an address");

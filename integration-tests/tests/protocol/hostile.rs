@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use integration_tests::wait::wait_until;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::{
@@ -405,4 +406,21 @@ async fn a_client_that_stops_within_a_body_sends_no_complete_request() {
         check(site.requests().is_empty(), || format!("{:?}", site.requests()))
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_client_that_speaks_tls_to_the_proxy_is_reported_once_with_the_fix() {
+    let member = member().await;
+    for _ in 0..3 {
+        // A record of TLS whose length contains a line feed.
+        let hello = b"\x16\x03\x01\x00\x0a\x01\x00\x00\x06".to_vec();
+        let answer = exchange(member.proxy(), hello).await;
+        assert_eq!(statuses(&answer), [400]);
+        assert!(answer.contains("the URL of the proxy begins with http://"), "{answer}");
+    }
+    let reports = || member.log().matches("a client speaks TLS").count();
+    wait_until("the report is in the log", SOON, async || reports() > 0).await;
+    assert_eq!(reports(), 1);
+    let log = member.log();
+    assert!(log.contains("client=127.0.0.1"), "{log}");
 }

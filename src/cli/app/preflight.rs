@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 
 use crate::{
-    config::Loaded,
+    config::{self, Loaded},
     rules::settings::{Settings, StoreSettings},
     store,
     tls::ca::{Ca, KEY_FILE},
@@ -26,9 +26,12 @@ pub fn preflight(loaded: &Loaded) -> anyhow::Result<()> {
     }
     if let Some(file) = &settings.log.access_file {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if !folder.unwrap_or(Path::new(".")).is_dir() || file.is_dir() {
+        let folder = folder.unwrap_or(Path::new("."));
+        if !folder.is_dir() || file.is_dir() {
             bail!("log.access_file: {} cannot be written: make its folder first", file.display());
         }
+        let place = if file.exists() { file } else { folder };
+        config::check_access(place).map_err(|why| anyhow!("log.access_file: {why}"))?;
     }
     Ok(())
 }
@@ -40,18 +43,9 @@ fn check_ca(settings: &Settings) -> anyhow::Result<()> {
         return Ok(());
     }
     let dir = &settings.ca_dir;
-    if dir.is_dir() {
-        // Without a key, the start creates a CA.
-        if dir.join(KEY_FILE).exists() {
-            Ca::open(dir, None)?;
-        }
-        return Ok(());
+    // A complete CA can be in a read-only folder.
+    if !dir.join(KEY_FILE).exists() {
+        config::check_folder(dir).map_err(|why| anyhow!("ca_dir: {why}"))?;
     }
-    let above = dir.ancestors().skip(1).find(|above| above.exists());
-    let above = above.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let metadata = above.metadata().with_context(|| format!("ca_dir: {}", above.display()))?;
-    if !metadata.is_dir() {
-        bail!("ca_dir: {} cannot be made: {} is not a folder", dir.display(), above.display());
-    }
-    Ok(())
+    Ca::check(dir).context("ca_dir: the CA cannot be used")
 }

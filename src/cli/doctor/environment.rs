@@ -1,9 +1,10 @@
 //! The variables of this shell: which proxy they name, which hosts bypass it, and whether Node uses
 //! them.
 
-use std::{env, process::Command};
+use std::{env, net::IpAddr, process::Command};
 
 use http::Uri;
+use ipnet::IpNet;
 
 use super::Report;
 
@@ -75,6 +76,10 @@ impl Environment {
     /// Whether an entry of `NO_PROXY` matches the host, as most clients interpret it.
     fn is_past(&self, entry: &str) -> bool {
         let entry = entry.to_ascii_lowercase();
+        let address = self.host.trim_matches(['[', ']']).parse::<IpAddr>();
+        if let (Ok(network), Ok(address)) = (entry.parse::<IpNet>(), address) {
+            return network.contains(&address);
+        }
         let name = entry.trim_start_matches('*').trim_start_matches('.');
         match name {
             "" => entry.starts_with('*'),
@@ -134,6 +139,15 @@ mod tests {
             ("", false),
             ("other.example", false),
         ] {
+            assert_eq!(environment.is_past(entry), past, "{entry}");
+        }
+    }
+
+    #[test]
+    fn an_entry_of_no_proxy_can_be_a_network() {
+        let url = "http://10.1.2.3:8080/".parse().expect("a URL");
+        let environment = Environment { no_proxy: String::new(), ..Environment::of_process(&url) };
+        for (entry, past) in [("10.0.0.0/8", true), ("10.1.2.3", true), ("192.168.0.0/16", false)] {
             assert_eq!(environment.is_past(entry), past, "{entry}");
         }
     }

@@ -6,7 +6,7 @@ use super::hosts;
 use crate::{
     classify::{
         Classifier, Signature, Switches,
-        signature::{Example, LocationMatch, StatusRange},
+        signature::{Example, LocationMatch, SignatureError, StatusRange},
         verdict::Verdict,
     },
     config::{
@@ -73,9 +73,27 @@ fn compile(
     switches: &Switches,
 ) -> Arc<Classifier> {
     Classifier::with(own, switches).unwrap_or_else(|error| {
-        reader.wrong(key, Wrong { message: error.to_string(), help: None });
+        let message = error.to_string();
+        match error {
+            SignatureError::Unknown(id, near) => no_such_signature(reader, &id, message, near),
+            _ => reader.wrong(key, Wrong { message, help: None }),
+        }
         Classifier::builtin()
     })
+}
+
+/// Reports a switch for a signature that does not exist, at its name.
+fn no_such_signature(reader: &Reader<'_>, id: &str, message: String, near: Option<Arc<str>>) {
+    let help = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "the evidence of each verdict names its signature: see `tidegate explain` and \
+                 `/api/v1/events`"
+            .to_owned(),
+    };
+    let switches = reader.given_cursor("signatures").map_or_else(Vec::new, |all| all.entries());
+    for (name, entry) in switches.iter().filter(|(name, _)| name.text == id) {
+        entry.wrong_name(name, Wrong::new(message.clone(), help.clone()));
+    }
 }
 
 /// One entry of `detect`; `None` if its name or verdict is missing or wrong.

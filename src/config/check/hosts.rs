@@ -87,7 +87,14 @@ pub(super) fn host(text: &str) -> Read<HostPattern> {
         Ok(Host::Name(name)) => Ok(HostPattern::Exact(name)),
         Ok(Host::Ip(ip)) if !below => Ok(HostPattern::Ip(ip.to_canonical())),
         Ok(Host::Ip(_)) => Err(wrong("an address has no subdomains", HOST_HELP.into())),
-        Err(why) => Err(wrong(&why.to_string(), HOST_HELP.into())),
+        // Clients send names in other scripts in this form.
+        Err(why) => match idna::domain_to_ascii(bare) {
+            Ok(ascii) if !bare.is_ascii() => {
+                let below = if below { "*." } else { "" };
+                Err(wrong("it is not ASCII", format!("did you mean `{below}{ascii}`?")))
+            }
+            _ => Err(wrong(&why.to_string(), HOST_HELP.into())),
+        },
     }
 }
 
@@ -95,6 +102,13 @@ pub(super) fn host(text: &str) -> Read<HostPattern> {
 pub(super) fn glob(text: &str) -> Read<Arc<str>> {
     if text.len() > 1024 {
         return Err(Wrong::new("the pattern is longer than 1024 bytes", "write a shorter one"));
+    }
+    if let Some(part) = expression(text) {
+        let message = format!(
+            "{} looks like a regular expression (`{part}`), but a pattern is literal except for `*`",
+            quote(text)
+        );
+        return Err(Wrong::new(message, "write `*` for any run of characters, such as `/item/*`"));
     }
     if !text.starts_with(['/', '*']) {
         let message = format!("{} matches no path: every path begins with `/`", quote(text));
@@ -105,6 +119,14 @@ pub(super) fn glob(text: &str) -> Read<Arc<str>> {
         return Err(Wrong::new(message, "write them percent-encoded, as `%20`"));
     }
     Ok(Arc::from(normalise(text)))
+}
+
+/// A part that means something in a regular expression and nothing in a path: an anchor, an escape,
+/// or a repetition of anything.
+fn expression(text: &str) -> Option<&str> {
+    let parts = ["\\", "/.*", ".+", "(?", "[^", "[0-9", "[a-z"];
+    let anchor = text.starts_with('^').then_some("^").or(text.ends_with('$').then_some("$"));
+    anchor.or_else(|| parts.into_iter().find(|part| text.contains(part)))
 }
 
 /// A network, or one address.
@@ -200,6 +222,14 @@ pub(super) fn store_url(text: &str) -> Read<Secret> {
     if port.is_some_and(|(_, port)| !matches!(port.parse::<u16>(), Ok(1..))) {
         return Err(Wrong::new("the port of the store's URL is invalid", help));
     }
+    let path = rest.split(['?', '#']).next().and_then(|rest| rest.split_once('/'));
+    if let Some((_, database)) = path.filter(|(_, path)| !path.is_empty())
+        && database.parse::<u8>().is_err()
+    {
+        let help = "write a number from 0 to 255 after the port, or nothing: \
+                    `redis://127.0.0.1:6379/1`";
+        return Err(Wrong::new("the store's URL has an impossible database number", help));
+    }
     Ok(Secret::new(text))
 }
 
@@ -285,11 +315,24 @@ mod tests {
             ("shop.example:443", "did you mean `shop.example`?"),
             ("shop.example/a", r#"did you mean `{hosts: ["shop.example"], paths: ["/a*"]}`?"#),
             ("*shop*", HOST_HELP),
+            ("Bücher.example", "did you mean `xn--bcher-kva.example`?"),
+            ("*.bücher.example", "did you mean `*.xn--bcher-kva.example`?"),
             ("10.0.0.0/8", HOST_HELP),
             ("*.10.0.0.1", HOST_HELP),
         ];
         for (text, help) in cases {
             assert_eq!(host(text).unwrap_err().help.as_deref(), Some(help), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_a_regular_expression_is_refused() {
+        for text in ["^/search", "/a$", r"/item/\d+", "/shop/.*", "/a.+", "/[0-9]+", "/(?:a|b)"] {
+            let wrong = glob(text).unwrap_err();
+            assert!(wrong.message.contains("regular expression"), "{text}: {wrong:?}");
+        }
+        for text in ["/feed.*", "/a(b)*", "/list?ids[]=*", "/c++", "/$metadata", "*.pdf", "/a|b"] {
+            assert!(glob(text).is_ok(), "{text}");
         }
     }
 
@@ -343,10 +386,17 @@ mod tests {
 
     #[test]
     fn a_store_url_that_is_wrong_is_never_shown() {
-        for text in ["redis:/u:hunter2@h", "http://u:hunter2@h", "redis://u:hunter2@h:99999"] {
+        for text in [
+            "redis:/u:hunter2@h",
+            "http://u:hunter2@h",
+            "redis://u:hunter2@h:99999",
+            "redis://u:hunter2@h/99999",
+            "redis://u:hunter2@h/shop",
+        ] {
             let wrong = store_url(text).unwrap_err();
             assert!(!format!("{wrong:?}").contains("hunter2"), "{wrong:?}");
         }
         assert!(store_url("rediss-cluster://u:p@h:6379,h2:6379").is_ok());
+        assert!(store_url("redis-sentinel://h:26379/15?sentinelServiceName=m").is_ok());
     }
 }

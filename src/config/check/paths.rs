@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{Access, access};
+
 use super::FileContext;
 use crate::{
     config::{
@@ -32,6 +34,22 @@ pub(super) fn resolve(text: &str, context: &FileContext<'_>) -> Read<PathBuf> {
         }
         None => Ok(context.folder.join(text)),
     }
+}
+
+/// Whether this user can write to the folder, or make it. The error is a message for people.
+pub(crate) fn check_folder(folder: &Path) -> Result<(), String> {
+    let above = folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("."));
+    if !above.is_dir() {
+        let (folder, above) = (folder.display(), above.display());
+        return Err(format!("{folder} cannot be used as a folder: {above} is a file"));
+    }
+    check_access(above)
+}
+
+/// Whether this user can write to the existing file or folder.
+pub(crate) fn check_access(path: &Path) -> Result<(), String> {
+    access(path, Access::WRITE_OK)
+        .map_err(|error| format!("this user cannot write to {}: {error}", path.display()))
 }
 
 /// A path whose file can be opened.

@@ -199,6 +199,9 @@ fn each_user(rule: &Reader<'_>, whole: &Limits) -> Option<Limits> {
     let section = rule.cursor("each_user")?.open();
     let ceiling = section.optional("rate", units::rate).map(Ceiling::Written);
     let limits = limits(&section, ceiling, whole.cost);
+    if rule.is_wrong("each_user") {
+        return None;
+    }
     if limits.is_unlimited() {
         let help = "add `rate` or `quota`, or remove `each_user`";
         rule.wrong("each_user", Wrong::new("limits nothing", help));

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use super::{FileContext, hosts, paths, store};
 use crate::{
     config::{
+        cursor::Cursor,
         keys::Kind,
         range::{self, Ranged},
         section::Reader,
@@ -12,12 +13,14 @@ use crate::{
         units::{self, Read, Wrong, quote},
     },
     rules::{
+        Rule, UpstreamProxy,
         secret::Secret,
         settings::{
             AdminSettings, Auth, Bounds, Egress, Inspect, Keep, Log, RefuseStatuses, Settings,
             Timeouts,
         },
     },
+    target::Host,
 };
 
 /// Most connections per client if clients have different addresses.
@@ -49,9 +52,7 @@ pub(super) fn settings(reader: &Reader<'_>, context: &FileContext<'_>) -> Settin
             error_bytes: sizes.get("error_bytes"),
             delay: sizes.get("delay"),
             same_page: reader.section("detect").word::<&str>("same_page") == "on",
-            keep: sizes
-                .optional("keep", |text| paths::resolve(text, context))
-                .map(|folder| Keep { folder, most: sizes.get("most") }),
+            keep: keep(&sizes, context),
         },
         timeouts: timeouts(&reader.section("timeouts")),
         limits: limits(&reader.section("limits"), listen),
@@ -72,6 +73,16 @@ pub(super) fn settings(reader: &Reader<'_>, context: &FileContext<'_>) -> Settin
         reader.wrong("listen", Wrong::new(message, help));
     }
     settings
+}
+
+/// The folder for pages. The proxy works without it.
+fn keep(section: &Reader<'_>, context: &FileContext<'_>) -> Option<Keep> {
+    let folder = section.optional("keep", |text| paths::resolve(text, context))?;
+    if let Err(why) = paths::check_folder(&folder) {
+        let help = "name a folder that Tidegate can write to, or remove `keep`";
+        section.warn("keep", Wrong::new(format!("no page can be kept: {why}"), help));
+    }
+    Some(Keep { folder, most: section.get("most") })
 }
 
 /// An address with a port.
@@ -173,11 +184,43 @@ fn is_sha256(hex: &str) -> bool {
 
 fn egress(section: &Reader<'_>) -> Egress {
     let port = |text: &str| Ranged::parse(&PORT, text);
-    Egress {
-        allow: section.many("allow", hosts::egress),
-        deny: section.many("deny", hosts::egress),
-        connect_ports: section.many("connect_ports", port),
+    let deny = section.many("deny", hosts::egress);
+    let allow = section.cursor("allow").map_or_else(Vec::new, |cursor| cursor.one_or_many());
+    let allow = allow.iter().filter_map(|item| {
+        let entry = item.scalar(hosts::egress)?;
+        if deny.contains(&entry) {
+            let message = "allowed here and denied in `egress.deny`, which decides";
+            item.warn(Wrong::new(message, "remove one of the two"));
+        }
+        Some(entry)
+    });
+    Egress { allow: allow.collect(), connect_ports: section.many("connect_ports", port), deny }
+}
+
+/// Checks a rule against the settings outside of the rules.
+pub(super) fn check_rule(cursor: &Cursor<'_>, rule: &Rule, settings: &Settings) {
+    let for_users = rule.each_user.is_some() && !cursor.is_wrong("each_user");
+    if for_users && settings.auth.users.is_empty() {
+        let message = "`each_user` has no effect without `auth.users`: requests have no user";
+        let help = "add users to `auth`, or remove `each_user`";
+        cursor.open().warn("each_user", Wrong::new(message, help));
     }
+    if rule.via.as_ref().is_some_and(|via| is_own(via, settings.listen)) {
+        let message = "this is the proxy's own `listen`: each request would come back to it";
+        let help = "name the address of another proxy, or remove `via`";
+        cursor.open().wrong("via", Wrong::new(message, help));
+    }
+}
+
+/// Whether the upstream proxy is the listener at `listen`.
+fn is_own(via: &UpstreamProxy, listen: SocketAddr) -> bool {
+    let local = match &via.host {
+        Host::Ip(ip) => *ip == listen.ip() || ip.is_loopback() && listen.ip().is_unspecified(),
+        Host::Name(name) => {
+            &**name == "localhost" && (listen.ip().is_loopback() || listen.ip().is_unspecified())
+        }
+    };
+    local && via.port == listen.port()
 }
 
 /// A port.

@@ -45,7 +45,8 @@ section! {
         /// list of content delivery networks.
         address_except: Kind::OneOrMany(&Kind::Network), Is("[]");
         /// Tokens per second, minute, hour or day, for the whole fleet. It is the ceiling if the
-        /// rate is learned. `auto` starts low and learns without a ceiling.
+        /// rate is learned. `auto` starts low and learns without a ceiling. A delay of 2 s between
+        /// requests is `30/m`.
         rate: Kind::Either(&[AUTO, Kind::Rate]), Absent("no rate limit");
         /// Capacity of the bucket: requests that may go at once after a pause.
         burst: Kind::Count(1, 1_000_000),
@@ -65,11 +66,11 @@ section! {
         /// `cooldown.max`. The rule needs a cooldown; to lower the rate, one that is split like the
         /// rule.
         site_limits: Kind::Word(&["respect", "ignore"]), Is("respect");
-        /// Most concurrent requests of a scope, for the whole fleet. A request counts until its
-        /// response is complete, a tunnel until the site answers.
+        /// Most concurrent requests of a scope (its concurrency), for the whole fleet. A request
+        /// counts until its response is complete, a tunnel until the site answers.
         parallel: Kind::Count(1, 100_000), Absent("no limit");
         /// Limits for each user of `auth.users`, in addition to the rule's. A user who exceeds them
-        /// does not delay the others.
+        /// does not hold up the others.
         each_user: Kind::Section(&EACH_USER), Absent("no limits per user");
         /// Most responses with a 4xx status, without blocks, in a sliding window, for walls that
         /// count errors. When they are used up, the scope pauses until the oldest has left the
@@ -96,8 +97,8 @@ section! {
         /// Whether the certificates of these sites are verified.
         verify: Kind::Flag, Is("true");
         /// The [upstream proxy](operations.md#send-requests-through-an-upstream-proxy) of this
-        /// rule: exactly one, `http://`, `https://` or `socks5://`, with a port and, if needed,
-        /// `user:password@`.
+        /// rule, exactly one. Its URL begins with `http://`, `https://` or `socks5://` and has a
+        /// port and, if needed, a login (`NAME:SECRET@`) before the host.
         via: Kind::ProxyUrl, Absent("a direct connection");
         /// What takes a token in a tunnel. `flights`: everything that the client sends between two
         /// responses. `connect`: only the CONNECT. `refuse` refuses every CONNECT. With

@@ -12,7 +12,7 @@ const MEMORY: Kind = Kind::Word(&["memory"]);
 section! {
     /// The top level of a rule file.
     FILE = "file" {
-        /// The address for clients. Any address other than loopback needs `auth`.
+        /// The address and port for clients. Any address other than loopback needs `auth`.
         listen: Kind::Address, Is("127.0.0.1:3128");
         /// The admin port: metrics, health, status page, API. `off` disables it. A mapping adds a
         /// token.
@@ -74,8 +74,8 @@ section! {
 section! {
     /// A Redis or Valkey store, shared by the fleet.
     STORE = "store" {
-        /// `redis://`, `rediss://` (TLS), `redis-cluster://` or `redis-sentinel://`, with user and
-        /// password as usual in URLs.
+        /// `redis://`, `rediss://` (TLS), `redis-cluster://` or `redis-sentinel://`, with a login
+        /// as usual in URLs.
         url: Kind::StoreUrl, Required;
         /// Prefix of every key. Fleets with different prefixes share nothing.
         prefix: Kind::Name, Is("tidegate");

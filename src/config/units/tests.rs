@@ -26,8 +26,7 @@ fn durations_have_a_unit() {
 #[test]
 fn a_wrong_duration_gets_a_suggestion() {
     assert!(help(duration("30")).starts_with("did you mean `30s`?"));
-    assert_eq!(help(duration("5min")), "did you mean `5m`?");
-    assert_eq!(help(duration("30S")), DURATION_HELP);
+    assert_eq!(help(duration("5 fortnights")), DURATION_HELP);
     for text in ["", "s", "-5s", "1e3s", "1:30", "NaNs", "infs", "0x10s", "1..5s", "٣s", ".5s"] {
         assert!(duration(text).is_err(), "{text}");
     }
@@ -62,8 +61,6 @@ fn rates_are_positive_finite_and_per_unit() {
     assert_eq!(rate("30/m").unwrap().to_bits(), 0.5f64.to_bits());
     assert!((rate("1/d").unwrap() - 1.0 / 86400.0).abs() < 1e-12);
     assert!(help(rate("3")).starts_with("did you mean `3/s`?"));
-    assert_eq!(help(rate("3/sec")), "did you mean `3/s`?");
-    assert_eq!(help(rate("100/min")), "did you mean `100/m`?");
     let wrong =
         ["0/s", "-1/s", "1e400/s", "NaN/s", "inf/s", "/s", "3/", "3/x", "2000000/s", "0.5/d"];
     for text in wrong.into_iter().chain(["auto", "3 per second", "0.0/s"]) {

@@ -41,8 +41,7 @@ pub(super) fn write(event: &Event) {
         Event::ReloadFailed { problems } => {
             error!(
                 problems = problems.len(),
-                "the changed rule file is invalid; the previous one \
-                                               stays in force"
+                "the rule file cannot be used; the previous one stays in force"
             );
             for line in problems.iter().flat_map(|problem| problem.lines()) {
                 error!("  {}", clean(line));

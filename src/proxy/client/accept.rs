@@ -151,9 +151,7 @@ impl ConnectionTask {
         let (mut builder, mut io, connection) = {
             let live = self.cx.live();
             let (mut io, connection) = ClientIo::new(stream, &live.settings, &self.cx.metrics);
-            if live.settings.log.access {
-                io.log_refusals(self.peer.ip());
-            }
+            io.log_refusals(self.peer.ip(), live.settings.log.access);
             (builder(&live.settings), io, connection)
         };
         let client_conn = ClientConn::new(self.peer, Some(connection), None);

@@ -188,6 +188,11 @@ fn certificate_reason(error: &CertificateError) -> String {
                 .to_owned()
         }
         CertificateError::Revoked => "it was revoked".to_owned(),
+        CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity" => {
+            "it is the certificate of a CA, not of a site (for a self-signed one, write \
+             `verify: false` in the rule)"
+                .to_owned()
+        }
         CertificateError::Other(other) => plain(&other.0.to_string()),
         other => plain(&other.to_string()),
     }

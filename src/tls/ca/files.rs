@@ -33,7 +33,8 @@ pub(super) fn private_dir(dir: &Path) -> Result<(), CaError> {
     refuse_exposed(dir, 0o700)
 }
 
-fn refuse_exposed(path: &Path, wanted: u32) -> Result<(), CaError> {
+/// Checks that only the owner may open a secret.
+pub(super) fn refuse_exposed(path: &Path, wanted: u32) -> Result<(), CaError> {
     let metadata = fs::metadata(path).map_err(failed("looking at", path))?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & OTHERS != 0 {

@@ -63,9 +63,9 @@ impl<S> ClientIo<S> {
         (io, handle)
     }
 
-    /// Logs requests that are refused before they can be read.
-    pub(crate) fn log_refusals(&mut self, client: IpAddr) {
-        self.connection.refuse_mut().log_for(client);
+    /// Names the client, and whether requests that are refused before they can be read are logged.
+    pub(crate) fn log_refusals(&mut self, client: IpAddr, logs: bool) {
+        self.connection.refuse_mut().log_for(client, logs);
     }
 
     /// The socket, and the bytes that were already read, for a tunnel with its own time limits.

@@ -1,6 +1,6 @@
 //! Responds to malformed requests, and records requests that cannot be read.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -10,30 +10,34 @@ use crate::{
         event::Access,
         metrics::{Bound, Metrics, Reason},
     },
-    runtime::clock,
+    runtime::clock::{self, LogThrottle},
 };
+
+/// Limits the reports of clients that speak another protocol.
+static NOT_HTTP: LogThrottle = LogThrottle::every(Duration::from_secs(600));
 
 /// Responds to the malformed requests of one connection.
 #[derive(Debug)]
 pub(super) struct Malformed {
     metrics: Arc<Metrics>,
-    /// The client whose refused requests are written to the access log.
-    logged: Option<IpAddr>,
+    client: Option<IpAddr>,
+    /// Whether refused requests are written to the access log.
+    logs: bool,
 }
 
 impl Malformed {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, logged: None }
+        Self { metrics, client: None, logs: false }
     }
 
-    /// Writes refused requests to the access log from now on.
-    pub(super) fn log_for(&mut self, client: IpAddr) {
-        self.logged = Some(client);
+    /// Names the client, and whether its refused requests are written to the access log.
+    pub(super) fn log_for(&mut self, client: IpAddr, logs: bool) {
+        (self.client, self.logs) = (Some(client), logs);
     }
 
     /// Writes the access log line of a request that was refused before it could be read.
     pub(super) fn log(&self, reason: Reason, status: Option<u16>, detail: &str) {
-        if let Some(client) = self.logged {
+        if let Some(client) = self.client.filter(|_| self.logs) {
             Access::unread(client, reason, status, detail.to_owned()).log();
         }
     }
@@ -46,6 +50,16 @@ impl Refuse for Malformed {
             self.metrics.reached(bound);
         }
         tracing::debug!(%violation, "a malformed request is refused");
+        if violation == Violation::NotHttp
+            && let Some(client) = self.client
+            && NOT_HTTP.allows()
+        {
+            tracing::warn!(
+                %client,
+                "a client speaks TLS, SOCKS or another protocol to the proxy's port: the URL of \
+                 the proxy begins with http://, also for https sites"
+            );
+        }
         if !in_body {
             // A request with a malformed body already has a line.
             let status = violation.status().0;

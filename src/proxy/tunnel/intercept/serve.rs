@@ -52,9 +52,7 @@ pub(super) async fn http1<S: Stream + 'static>(
     stream: S,
 ) -> io::Result<()> {
     let (mut io, connection) = ClientIo::new(stream, &live.settings, &cx.metrics);
-    if live.settings.log.access {
-        io.log_refusals(peer.ip());
-    }
+    io.log_refusals(peer.ip(), live.settings.log.access);
     let client_conn = ClientConn::new(peer, Some(connection), Some(inside));
     let service = service_fn(|request| handle(cx, &client_conn, request));
     let connection = builder(&live.settings).serve_connection(TokioIo::new(io), service);
