@@ -6,6 +6,7 @@
 mod forecast;
 mod rate_override;
 mod slots;
+mod tickets;
 mod users;
 
 use std::{
@@ -19,7 +20,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use self::users::UserBucket;
+use self::{tickets::Tickets, users::UserBucket};
 use super::{
     Ask, Granted, Override, Peeked, Phase, Reported, Scope, ScopeName, SlotAsk, SlotsGranted,
     Store, StoreError,
@@ -270,7 +271,7 @@ fn take(
     let Some(policy) = &rule.cooldown else {
         let news = (None, &mut Shares::default());
         let tickets = tickets((place, user), rule, (ask, ask.wanted), now, 0, news, false);
-        return open(now, 0, 0.0, tickets);
+        return tickets.reply(now, 0, 0.0);
     };
     let mut kept = place.cooldown.lock();
     let state = kept.state.get_or_insert_default();
@@ -285,7 +286,7 @@ fn take(
         && state.is_prober(MEMBER);
     let wait = |phase, come_back| {
         let none = Tickets { come_back, ..Tickets::default() };
-        Granted { phase, ..open(now, epoch, streak, none) }
+        Granted { phase, ..none.reply(now, epoch, streak) }
     };
     let granted = match phase {
         cooldown::Phase::Cooling(until) => wait(Phase::Cooling, until),
@@ -310,29 +311,11 @@ fn take(
                     Phase::Probe
                 }
             };
-            Granted { phase, ..open(now, epoch, streak, tickets) }
+            Granted { phase, ..tickets.reply(now, epoch, streak) }
         }
     };
     kept.forget_at = now + forgettable(&kept, now, policy);
     granted
-}
-
-fn open(now: i64, epoch: u64, streak: f64, tickets: Tickets) -> Granted {
-    let Tickets { moments: tickets, come_back, user_is_over, rate, learned, windows } = tickets;
-    Granted {
-        now,
-        phase: Phase::Open,
-        epoch,
-        come_back,
-        user_is_over,
-        members: 1,
-        streak,
-        rate,
-        learned,
-        windows,
-        tickets,
-        local: false,
-    }
 }
 
 /// The state of the cooldown that the learned rate depends on.
@@ -346,17 +329,6 @@ fn news(state: &Cooldown, now: i64) -> News {
         named: state.named_at(now),
         load: state.load.strain,
     }
-}
-
-/// Tickets, and the rest of the reply.
-#[derive(Debug, Default)]
-struct Tickets {
-    moments: Vec<i64>,
-    come_back: i64,
-    user_is_over: bool,
-    rate: f64,
-    learned: KnownRate,
-    windows: Vec<Window>,
 }
 
 /// Applies a member's copy of the bucket before it takes anything.
