@@ -7,14 +7,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::{Global, Outcome, Usage, out::Out};
 use crate::{
-    classify::Classifier,
+    classify::{Classifier, verdict::Verdict},
     explain::{self, MAX_FILE, Options, Report, Source},
 };
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 FILE is a saved page, a raw HTTP response (`curl -i`), a HAR or WARC file, or a folder with a manifest.tsv.
-Exit code 1: a verdict differs from the one that the source expects.
+Exit code 1: a page is a block or, if the source names the expected verdicts, one differs from its own.
 
 Examples:
   tidegate explain page.html --status 403 --header 'server: cloudflare'
@@ -65,11 +65,18 @@ pub(super) fn run(global: &Global, args: &Args, out: &Out) -> anyhow::Result<Out
     } else {
         out.raw(report.to_string().as_bytes())?;
     }
-    let unexpected = match &report {
-        Report::One(_) => false,
-        Report::Many { summary, .. } => summary.unexpected.is_some_and(|count| count > 0),
-    };
-    Ok(if unexpected { Outcome::Negative } else { Outcome::Success })
+    Ok(if is_negative(&report) { Outcome::Negative } else { Outcome::Success })
+}
+
+/// Whether a page is a block or, if the source names the expected verdicts, one differs from its own.
+fn is_negative(report: &Report) -> bool {
+    match report {
+        Report::One(item) => item.verdict != Verdict::Ok,
+        Report::Many { items, summary } => match summary.unexpected {
+            Some(count) => count > 0,
+            None => items.iter().any(|item| item.verdict != Verdict::Ok),
+        },
+    }
 }
 
 fn source(args: &Args) -> anyhow::Result<Source> {

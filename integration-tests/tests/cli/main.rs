@@ -286,13 +286,17 @@ fn explain_says_verdict_rule_and_evidence() {
     let words =
         ["explain", "page.html", "--status", "403", "--header", "server: cloudflare", "--json"];
     let output = run(folder.path(), &words);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     let report = json(&output);
     assert_eq!(report["verdict"], "cloudflare_challenge", "{report}");
     assert_eq!(report["rule"], "default");
     assert!(report["evidence"]["signature"].is_string(), "{report}");
     let text = run(folder.path(), &["explain", "page.html", "--status", "403"]);
+    assert_eq!(text.status.code(), Some(1), "a page is a block");
     assert!(out(&text).contains("verdict"), "{}", out(&text));
+    write(folder.path(), "shop.html", "<html><title>Lamps</title><h1>Lamps</h1></html>");
+    let ordinary = run(folder.path(), &["explain", "shop.html"]);
+    assert_eq!(ordinary.status.code(), Some(0), "{}", out(&ordinary));
     let missing = run(folder.path(), &["explain", "none.html"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(err(&missing).contains("none.html"), "{}", err(&missing));

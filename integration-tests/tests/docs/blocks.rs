@@ -71,7 +71,12 @@ async fn every_shell_block_that_is_marked_to_run_runs() {
     let member = Member::start(&file).await;
     let mut ran = 0;
     let mut failed = Vec::new();
-    for block in blocks("sh").iter().filter(|block| block.mark == "run") {
+    for block in blocks("sh") {
+        let code = match block.mark.as_str() {
+            "run" => 0,
+            "run: exit code 1" => 1,
+            _ => continue,
+        };
         let text = block
             .text
             .replace("127.0.0.1:3128", &member.proxy().to_string())
@@ -79,7 +84,7 @@ async fn every_shell_block_that_is_marked_to_run_runs() {
             .replace("http://example.com/", &site.url("/"))
             .replace("http://shop.example/", &site.url("/"));
         ran += 1;
-        if let Err(why) = run(&text, &member).await {
+        if let Err(why) = run(&text, code, &member).await {
             failed.push(format!("{}\n{}{why}", block.place, block.text));
         }
     }
@@ -88,7 +93,7 @@ async fn every_shell_block_that_is_marked_to_run_runs() {
     assert!(site.count() > 0, "one of them sends something through the proxy");
 }
 
-async fn run(text: &str, member: &Member) -> Result<(), String> {
+async fn run(text: &str, code: i32, member: &Member) -> Result<(), String> {
     let binaries = binary_path().parent().expect("a file is in a folder").display();
     let path = std::env::var("PATH").unwrap_or_default();
     let running = Command::new("sh")
@@ -103,7 +108,7 @@ async fn run(text: &str, member: &Member) -> Result<(), String> {
         .output();
     let output = timeout(AT_MOST, running).await.map_err(|_| "takes too long".to_owned())?;
     let output = output.map_err(|error| error.to_string())?;
-    if output.status.success() && !output.stdout.is_empty() {
+    if output.status.code() == Some(code) && !output.stdout.is_empty() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
