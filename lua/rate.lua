@@ -10,10 +10,9 @@ local bucket = load_bucket(KEY.bucket, now, limits)
 observe_bucket(bucket, now, limits)
 -- A missing bucket may have been lost, so it grants nothing while its tickets may be outstanding.
 if bucket.fresh then bucket.at, bucket.tokens = now + CONST.HORIZON, 0 end
-local news = { opened = scope.opened, blocked = scope.last, sure = scope.sure == 1, closed = scope.till > 0,
-  load = LOAD.strain(scope.load) }
 local hand = { forget = ARG.action == 'forget', rate = tonumber(ARG.rate), frozen = tonumber(ARG.frozen) }
 local learn = read_learn()
+local news = news_of(scope, true, now)
 override_learned(bucket.learned, now, news, read_known(ARG.learned), hand, limits.ceiling, learn)
 use_learned(bucket, limits, learn)
 fill_by(bucket, now, limits)

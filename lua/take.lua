@@ -52,11 +52,8 @@ local function take()
       bucket = load_bucket(KEY.bucket, now, limits)
       observe_bucket(bucket, now, limits)
       limits.probes = phase == 'due'
-      local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1,
-        blocks = own and scope.blocks or 0, named = own and named_at(scope, now) or nil,
-        load = LOAD.strain(own and scope.load or '') }
       local shares = pack_shares(scope.shares)
-      set_pace(bucket, now, limits, read_learn(), news, read_known(ARG.learned), scope.shares)
+      set_pace(bucket, now, limits, read_learn(), news_of(scope, own, now), read_known(ARG.learned), scope.shares)
       if pack_shares(scope.shares) ~= shares then save_cooldown(KEY.cooldown, scope, now, policy) end
       local fleet = tonumber(ARG.fleet)
       note_memory(bucket, KEY.memory, tonumber(ARG.memory), fleet, now)

@@ -20,10 +20,7 @@ for n = 1, #KEY.scope do
     local bucket = load_bucket(KEY.scope_bucket[n], now, limits)
     observe_bucket(bucket, now, limits)
     limits.probes = phase ~= 'open'
-    local news = { opened = own and scope.opened or 0, blocked = own and scope.last or 0, sure = own and scope.sure == 1,
-      blocks = own and scope.blocks or 0, named = own and named_at(scope, now) or nil,
-      load = LOAD.strain(own and scope.load or '') }
-    set_pace(bucket, now, limits, learn, news, known, scope.shares)
+    set_pace(bucket, now, limits, learn, news_of(scope, own, now), known, scope.shares)
     fill_by(bucket, now, limits)
     if own then restart_bucket(bucket, scope.opened, limits) end
     -- Without a probe the scope opens by itself, with an empty bucket. A pause does not empty it.

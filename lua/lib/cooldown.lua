@@ -258,6 +258,13 @@ local function named_at(scope, now)
   if scope.named > 0 and now < scope.truth then return scope.named end
 end
 
+-- The state of the cooldown that the learned rate depends on. `own`: whether the bucket has this cooldown to itself.
+local function news_of(scope, own, now)
+  if not own then return { opened = 0, blocked = 0, sure = false, blocks = 0, closed = false, load = LOAD.strain('') } end
+  return { opened = scope.opened, blocked = scope.last, sure = scope.sure == 1, blocks = scope.blocks,
+    closed = scope.till > 0, named = named_at(scope, now), load = LOAD.strain(scope.load) }
+end
+
 local function take_report(scope, now, report, policy)
   -- A report of a probe tells a store that lost its memory that the scope is closed.
   restore_cooldown(scope, report.epoch, report.probe > 0 and 'probing' or 'open', now)
