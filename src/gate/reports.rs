@@ -165,9 +165,7 @@ pub(super) async fn look(scope: &ActiveScope) {
     let Ok(peeked) = scope.shared.store.peek(&scope.stored).await else { return };
     let known = scope.cooldown.known(entry.rule.cooldown.as_ref());
     // The store must confirm news, so an unconfirmed trip is not reported to it.
-    let closes = known.epoch > peeked.epoch && !known.phase.is_open();
-    let opens = known.is_news_to(peeked.epoch, peeked.until > 0) && known.epoch == peeked.epoch;
-    if !scope.cooldown.is_hinted() && (closes || opens) {
+    if !scope.cooldown.is_hinted() && known.is_urgent_for(peeked.epoch, peeked.until > 0) {
         let ask = Ask { known, ..Ask::default() };
         if let Ok(reply) = scope.shared.store.take(&scope.stored, &entry.rule, &ask).await {
             granted(scope, &reply, asked);

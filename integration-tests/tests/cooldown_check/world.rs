@@ -719,10 +719,7 @@ impl World {
         let known = self.known(at);
         let store_now = self.read_clock();
         let hinted = self.members[at].cache.is_hinted();
-        let (epoch, closed) = (self.store.epoch, self.store.until > 0);
-        let closes = known.epoch > epoch && !known.phase.is_open();
-        let opens = known.is_news_to(epoch, closed) && known.epoch == epoch;
-        if !hinted && (closes || opens) {
+        if !hinted && known.is_urgent_for(self.store.epoch, self.store.until > 0) {
             self.restore(known);
         }
         let (now, store) = (self.now, &self.store);

@@ -151,6 +151,13 @@ impl KnownCooldown {
         self.epoch > epoch || self.epoch == epoch && closed && self.phase == KnownPhase::Opened
     }
 
+    /// Whether a member reports this as soon as it reads the store: a later epoch that is closed, or the opening of the
+    /// epoch that the store has. An open later epoch can wait for the next call.
+    #[must_use]
+    pub fn is_urgent_for(&self, epoch: u64, closed: bool) -> bool {
+        self.is_news_to(epoch, closed) && (self.epoch == epoch || !self.phase.is_open())
+    }
+
     /// An open scope in `epoch`.
     #[must_use]
     pub fn open(epoch: u64) -> Self {
