@@ -34,7 +34,10 @@ pub use diff::{Diff, diff};
 pub use env::Env;
 pub use problem::{Problem, Problems, Severity, report_json};
 
-use self::diagnostics::{Diagnostics, Shown};
+use self::{
+    diagnostics::{Diagnostics, Shown},
+    include::Included,
+};
 use crate::rules::{RuleSet, settings::Settings};
 
 /// The rule file in the working directory that is used if none is named.
@@ -205,14 +208,13 @@ fn parse_with(
     let bytes = text.as_bytes();
     let text = without_bom(text);
     let syntax_tree = syntax_tree::parse(text, env);
-    let (files, flaws) = include::files(syntax_tree.root.as_deref(), folder);
+    let Included { files, wrong, idle } = include::files(syntax_tree.root.as_deref(), folder);
     let fingerprint = include::fingerprint(bytes, &files);
     let sources =
         files.iter().map(|file| problem::Source::new(&file.name, without_bom(&file.text)));
     let main = problem::Source::new(name, text);
     let diagnostics = Diagnostics::new(std::iter::once(main).chain(sources).collect());
-    flaws.into_iter().for_each(|flaw| diagnostics.note(Severity::Error, flaw));
-    let idle = include::idle(syntax_tree.root.as_deref(), folder);
+    wrong.into_iter().for_each(|flaw| diagnostics.note(Severity::Error, flaw));
     idle.into_iter().for_each(|flaw| diagnostics.note(Severity::Warning, flaw));
     let root = collect_flaws(&diagnostics, syntax_tree);
     let documents = files.iter().enumerate();

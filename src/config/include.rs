@@ -33,34 +33,43 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// The patterns of `root` with a `*` that match no file, as warnings.
-pub(super) fn idle(root: Option<&Node>, folder: &Path) -> Vec<Flaw> {
-    let none = |pattern: &str| matching(&folder.join(pattern)).is_ok_and(|found| found.is_empty());
-    let idle = patterns(root).into_iter().filter(|(_, node)| none(node.text().unwrap_or_default()));
-    let flaw = |(path, node): (String, &Node)| {
-        let place = folder.join(node.text().unwrap_or_default());
-        let message = format!("{} matches no file", quote(&place.display().to_string()));
-        let help = "correct the pattern, or ignore this until the first file is there";
-        Flaw::new(node.place, path, Wrong::new(message, help))
-    };
-    idle.map(flaw).collect()
+/// What the patterns of `include` name.
+#[derive(Debug, Default)]
+pub(super) struct Included {
+    /// The files, in order.
+    pub(super) files: Vec<File>,
+    /// Patterns and files with errors.
+    pub(super) wrong: Vec<Flaw>,
+    /// Patterns that match no file, as warnings.
+    pub(super) idle: Vec<Flaw>,
 }
 
 /// The files that the rule file with the tree `root` includes, in order, and the patterns or files
 /// with errors.
-pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>) {
-    let (mut files, mut flaws, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+pub(super) fn files(root: Option<&Node>, folder: &Path) -> Included {
+    let (mut included, mut seen) = (Included::default(), HashSet::new());
     let mut bytes = 0;
+    let mut matches = Vec::new();
     for (path, node) in patterns(root) {
+        let place = folder.join(node.text().unwrap_or_default());
+        let found = matching(&place);
+        if found.as_ref().is_ok_and(Vec::is_empty) {
+            let message = format!("{} matches no file", quote(&place.display().to_string()));
+            let help = "correct the pattern, or ignore this until the first file is there";
+            included.idle.push(Flaw::new(node.place, path.clone(), Wrong::new(message, help)));
+        }
+        matches.push((path, node, found));
+    }
+    for (path, node, found) in matches {
         let flaw = |message: String, help: &str| {
             Flaw::new(node.place, path.clone(), Wrong::new(message, help))
         };
-        let pattern = node.text().unwrap_or_default();
-        let found = match matching(&folder.join(pattern)) {
+        let found = match found {
             Ok(found) => found,
             Err(wrong) => {
                 let help = "name a file, or use `*` in the last part: `rules.d/*.yaml`";
-                flaws.push(flaw(format!("{}: {wrong}", quote(pattern)), help));
+                let pattern = node.text().unwrap_or_default();
+                included.wrong.push(flaw(format!("{}: {wrong}", quote(pattern)), help));
                 continue;
             }
         };
@@ -69,9 +78,9 @@ pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>
             match read(&file, &name) {
                 Ok(text) => {
                     bytes += text.len() as u64;
-                    files.push(File { name, text });
+                    included.files.push(File { name, text });
                 }
-                Err(problems) => flaws.extend(problems.as_slice().iter().map(|problem| {
+                Err(problems) => included.wrong.extend(problems.as_slice().iter().map(|problem| {
                     flaw(
                         format!("{name}: {}", problem.message),
                         "correct the file, or do not \
@@ -79,21 +88,22 @@ pub(super) fn files(root: Option<&Node>, folder: &Path) -> (Vec<File>, Vec<Flaw>
                     )
                 })),
             }
-            if bytes > MOST_BYTES || files.len() > MOST_FILES {
+            if bytes > MOST_BYTES || included.files.len() > MOST_FILES {
                 let message = format!("more than {MOST_FILES} files, or more than 1 MiB in total");
-                flaws.push(flaw(message, "put hosts that share a rule into one list"));
-                return (Vec::new(), flaws);
+                included.wrong.push(flaw(message, "put hosts that share a rule into one list"));
+                included.files.clear();
+                return included;
             }
         }
     }
-    (files, flaws)
+    included
 }
 
 /// The folders of the files that the rule file `text` includes, and the fingerprint of all files.
 pub(super) fn watched(text: &[u8], folder: &Path, env: &Env<'_>) -> (HashSet<PathBuf>, u64) {
     let tree = std::str::from_utf8(text).ok();
     let tree = tree.and_then(|text| syntax_tree::parse(without_bom(text), env).root);
-    let (files, _) = files(tree.as_deref(), folder);
+    let Included { files, .. } = files(tree.as_deref(), folder);
     let parents = patterns(tree.as_deref())
         .into_iter()
         .filter_map(|(_, node)| Some(folder.join(node.text()?).parent()?.to_path_buf()));
