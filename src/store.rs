@@ -122,7 +122,7 @@ pub enum Phase {
     Cooling,
     /// A probe is out.
     Probing,
-    /// The next request is the probe, but there is no ticket for it in time.
+    /// The next request is the probe, but it does not get a ticket in time.
     Due,
     /// The ticket in this reply is the probe.
     Probe,

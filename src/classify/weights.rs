@@ -300,7 +300,7 @@ impl Weights {
     }
 
     fn weigh_too_many(&mut self, page: &Page<'_>) {
-        // A visitor who is not refused may be told about too many of anything.
+        // A page may mention too many of anything to a visitor whom it does not refuse.
         let is_refused = page.has(Meaning::Refuse) || page.has(Meaning::Banned);
         let (title, text) = page.both(|said, text| {
             let request = said.together(Meaning::Many, Meaning::Request, text);

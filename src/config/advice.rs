@@ -20,7 +20,7 @@ const SIMILAR_BELOW: f64 = 0.85;
 const PER_LEVEL: f64 = 0.05;
 /// Shorter words of an unknown key say too little to search descriptions for them.
 const SHORTEST_WORD: usize = 4;
-/// More keys than this are no advice.
+/// Advice names at most this many keys.
 const MOST_DESCRIBED: usize = 2;
 
 /// A key that can be written in a section or in a mapping below it.
@@ -179,7 +179,7 @@ pub(super) fn spellings(text: &str) -> Vec<String> {
     let mut spellings = vec![plain.clone()];
     let one_number = !rest.contains(|c: char| c.is_ascii_digit());
     if let Some(unit) = units::time_unit(word).filter(|_| one_number) {
-        // `5s` is no rate: it may stand for five a second or for one in five seconds.
+        // `5s` is not a rate: it may stand for five a second or for one in five seconds.
         let separator = if per == word { "" } else { "/" };
         spellings.push(format!("{number}{separator}{unit}"));
     }

@@ -23,7 +23,7 @@ pub enum CachedPhase<T> {
     Cooling(T),
     /// A probe is in flight; ask again at this time at the latest.
     Probing(T),
-    /// The cooldown is over, but there is no ticket for the probe before this moment.
+    /// The cooldown is over, but the probe does not get a ticket before this moment.
     Due(T),
     /// The cooldown is over, or nothing is known yet; ask the store.
     Ask,

@@ -5,7 +5,7 @@
 pub enum Violation {
     /// Another protocol, often TLS or SOCKS.
     #[error(
-        "this is no HTTP request: this port takes proxy requests over plain HTTP, so the URL of \
+        "this is not an HTTP request: this port takes proxy requests over plain HTTP, so the URL of \
          the proxy begins with http://, also for https sites"
     )]
     NotHttp,

@@ -216,7 +216,7 @@ fn a_security_check_that_says_how_to_pass_it_needs_no_title_of_a_check() {
 }
 
 #[test]
-fn too_many_of_something_else_than_requests_is_no_limit() {
+fn too_many_of_something_other_than_requests_is_not_a_limit() {
     assert_ordinary(&[
         ("Stream limit", "You are watching on too many screens."),
         ("Basket", "You have been choosing too many vouchers."),
